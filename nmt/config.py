@@ -1,0 +1,301 @@
+"""Every key of a run, typed and explained in one place.
+
+The dataclasses below are the schemas that Hydra checks the YAML files and the command-line overrides against. Each
+key carries its meaning, which `nmt train --help` prints, and where it is not a free value also what it allows, which
+`nmt.configuration` enforces. Nothing here reads a file or knows a model: it is the vocabulary that the rest shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field
+from typing import Any
+
+
+def key(
+    default: Any = MISSING,
+    meaning: str = "",
+    *,
+    choices: tuple[str, ...] | None = None,
+    at_least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> Any:
+    """A configuration key: its default, its meaning and, in the field's metadata, the values that it allows."""
+    allowed = {"choices": choices, "at_least": at_least, "above": above, "below": below, "at_most": at_most}
+    metadata = {"meaning": meaning, **{name: bound for name, bound in allowed.items() if bound is not None}}
+    if isinstance(default, type) or callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+# Models ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ModelConfig:
+    """What every model family has."""
+
+    family: str = key("???", "which model this is", choices=("lstm", "bahdanau", "luong", "transformer"))
+    name: str = key("???", "name of the preset, used in the names of run directories")
+    dropout: float = key(0.2, "share of activations set to zero in training", at_least=0, below=1)
+    tie_embeddings: bool = key(
+        True, "source, target and output embeddings are one matrix (needs a joint tokenizer)"
+    )
+
+
+@dataclass
+class LstmConfig(ModelConfig):
+    """Sutskever et al. 2014: a deep LSTM reads the sentence into its final states, another one writes from them."""
+
+    embedding_size: int = key(256, "width of an embedding", at_least=1)
+    hidden_size: int = key(256, "width of a layer's state", at_least=1)
+    layers: int = key(2, "layers of encoder and of decoder", at_least=1)
+    reverse_source: bool = key(True, "the encoder reads the source from its last word to its first")
+
+
+@dataclass
+class BahdanauConfig(ModelConfig):
+    """Bahdanau et al. 2014: bidirectional GRU encoder, additive attention, gated decoder with maxout readout."""
+
+    embedding_size: int = key(256, "width of an embedding", at_least=1)
+    hidden_size: int = key(256, "width of the decoder state and of either direction of the encoder", at_least=1)
+    attention_size: int = key(256, "width of the additive score's hidden layer", at_least=1)
+    readout_size: int = key(256, "width of the maxout readout, after the maximum over pairs", at_least=1)
+
+
+@dataclass
+class LuongConfig(ModelConfig):
+    """Luong et al. 2015: stacked LSTMs, multiplicative global attention, attentional vector, input feeding."""
+
+    embedding_size: int = key(256, "width of an embedding", at_least=1)
+    hidden_size: int = key(256, "width of a layer's state", at_least=1)
+    layers: int = key(2, "layers of encoder and of decoder", at_least=1)
+    reverse_source: bool = key(False, "the encoder reads the source from its last word to its first")
+    score: str = key("general", "how a decoder state and a source state are compared", choices=("dot", "general"))
+    input_feeding: bool = key(True, "the attentional vector of one step enters the next step's input")
+
+
+@dataclass
+class TransformerConfig(ModelConfig):
+    """Vaswani et al. 2017."""
+
+    width: int = key(128, "width of the residual stream (d_model)", at_least=1)
+    feed_forward_size: int = key(256, "width of the feed-forward layers (d_ff)", at_least=1)
+    heads: int = key(4, "attention heads; divides width", at_least=1)
+    encoder_layers: int = key(4, "encoder layers", at_least=1)
+    decoder_layers: int = key(4, "decoder layers", at_least=1)
+    norm: str = key("post", "layer norm after the residual addition, as published, or before", choices=("post", "pre"))
+    attention_dropout: float = key(0.0, "share of attention weights set to zero in training", at_least=0, below=1)
+
+
+# Data ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FilterConfig:
+    """Which training pairs are kept. Every reason is counted; validation and test sets are never filtered."""
+
+    max_words: int = key(250, "longest sentence, in words separated by spaces, on either side", at_least=1)
+    max_ratio: float = key(9.0, "greatest quotient of the two lengths in words (plus 5 on both sides)", at_least=1)
+    max_pieces: int = key(256, "longest sentence, in pieces without the end mark, on either side", at_least=1)
+    drop_duplicates: bool = key(False, "keep only the first of several equal pairs")
+
+
+@dataclass
+class FilePair:
+    """Two text files, line by line translations of each other; plain or gzip."""
+
+    source: str = key("???", "source file, relative to data.dir")
+    target: str = key("???", "target file, relative to data.dir")
+
+
+@dataclass
+class Download:
+    """Where a file comes from when data.dir is not given."""
+
+    url: str = key("???", "address of the file")
+    sha256: str = key("???", "SHA-256 of the file as it is served, 64 hexadecimal digits")
+
+
+@dataclass
+class DataConfig:
+    """What every kind of data has."""
+
+    kind: str = key("???", "where the pairs come from", choices=("grammar", "files"))
+    name: str = key("???", "name of the corpus, used in the names of run directories")
+    source_language: str = key("en", "language translated from; in the files' names")
+    target_language: str = key("fr", "language translated to; in the files' names")
+    cache: str = key("${oc.env:NMT_CACHE,~/.cache/nmt}", "folder for generated, downloaded and encoded corpora")
+    max_train_pairs: int | None = key(None, "train on the first pairs only; null: all", at_least=1)
+    filter: FilterConfig = key(FilterConfig)
+
+
+@dataclass
+class GrammarData(DataConfig):
+    """Pairs generated by the synchronous grammar of this project, with gold alignments."""
+
+    seed: int = key(1, "seed of the generator; the same seed gives the same bytes", at_least=0)
+    train_pairs: int = key(30_000, "training pairs", at_least=1)
+    valid_pairs: int = key(500, "validation pairs", at_least=1)
+    test_pairs: int = key(900, "test pairs, spread evenly over sentence lengths", at_least=1)
+    min_words: int = key(3, "fewest English words in a sentence", at_least=3)
+    max_words: int = key(60, "most English words in a sentence", at_most=60)
+
+
+@dataclass
+class FilesData(DataConfig):
+    """Pairs of text files, on disk or downloaded."""
+
+    dir: str | None = key(None, "folder that holds the files; null: download them to the cache")
+    train: list[FilePair] = key(list, "training files, one after the other")
+    valid: list[FilePair] = key(list, "validation files, one after the other")
+    test: dict[str, FilePair] = key(dict, "test sets by name")
+    downloads: dict[str, Download] = key(dict, "address and checksum of each file, by its path below data.dir")
+    literature_score: bool = key(
+        False, "also report BLEU on lower-cased, normalised, Moses-tokenised text, as the papers on this corpus do"
+    )
+
+
+@dataclass
+class TokenizerConfig:
+    """SentencePiece."""
+
+    model: str = key("unigram", "segmentation algorithm", choices=("unigram", "bpe"))
+    joint: bool = key(True, "one vocabulary for both languages")
+    vocab_size: int = key(8_000, "pieces, of each language where not joint; shrinks to what the corpus can fill",
+                          at_least=16)
+    sample: int = key(1_000_000, "most sentences (of either language) that the tokenizer is trained on", at_least=1)
+    character_coverage: float = key(1.0, "share of characters covered by the vocabulary", above=0, at_most=1)
+    normalization: str = key("nmt_nfkc", "SentencePiece's text normalisation", choices=("nmt_nfkc", "nfkc", "identity"))
+    byte_fallback: bool = key(False, "unknown characters become their UTF-8 bytes instead of the unknown piece")
+    user_defined_symbols: list[str] = key(list, "strings that are always one piece, such as placeholders")
+    sampling: bool = key(False, "draw a new segmentation of each training sentence in each epoch")
+    sampling_alpha: float = key(0.1, "unigram: smoothing of the draw; bpe: probability of skipping a merge",
+                                above=0, at_most=1)
+
+
+@dataclass
+class BatchConfig:
+    """How sentences are grouped."""
+
+    tokens: int = key(4_096, "most tokens of a batch, padding included, on the longer side", at_least=1)
+    accumulate: int = key(1, "batches whose gradients are summed in one optimizer step", at_least=1)
+
+
+# Training --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class LossConfig:
+    """Label-smoothed cross-entropy, normalised by the number of target tokens of the whole step."""
+
+    label_smoothing: float = key(0.1, "probability mass spread over the vocabulary", at_least=0, below=1)
+
+
+@dataclass
+class OptimizerConfig:
+    """The optimizer and its peak learning rate."""
+
+    name: str = key("adam", "update rule", choices=("adam", "adamw", "sgd", "adadelta"))
+    lr: float = key(1e-3, "peak learning rate", above=0)
+    beta1: float = key(0.9, "Adam: decay of the gradient's mean", at_least=0, below=1)
+    beta2: float = key(0.98, "Adam: decay of the squared gradient's mean", at_least=0, below=1)
+    epsilon: float = key(1e-9, "Adam, Adadelta: added to the denominator", above=0)
+    rho: float = key(0.95, "Adadelta: decay of the running means", at_least=0, below=1)
+    momentum: float = key(0.0, "SGD: momentum", at_least=0, below=1)
+    weight_decay: float = key(0.0, "weight decay; decoupled for adamw", at_least=0)
+
+
+@dataclass
+class ScheduleConfig:
+    """The learning rate as a share of its peak, a function of the step alone."""
+
+    name: str = key("inverse_sqrt", "shape after the warm-up",
+                    choices=("constant", "inverse_sqrt", "linear", "cosine", "halving"))
+    warmup: int = key(1_000, "steps over which the rate rises linearly to its peak", at_least=0)
+    total: int | None = key(None, "linear, cosine: step at which the floor is reached; null: trainer.max_steps",
+                            at_least=1)
+    floor: float = key(0.0, "linear, cosine: last share of the peak", at_least=0, at_most=1)
+    start: int = key(10_000, "halving: step after which the rate is halved", at_least=0)
+    interval: int = key(1_000, "halving: steps between halvings", at_least=1)
+
+
+@dataclass
+class TrainerConfig:
+    """Budget, precision, averaging, checkpoints. Training ends with the first budget that is used up."""
+
+    seed: int = key(1, "seed of initial weights, batch order and dropout", at_least=0)
+    max_steps: int | None = key(None, "budget in optimizer steps; null: no limit", at_least=1)
+    max_epochs: int | None = key(None, "budget in passes over the training pairs; null: no limit", at_least=1)
+    max_minutes: float | None = key(None, "budget in minutes, validation and resumed time included; null: no limit",
+                                    above=0)
+    patience: int | None = key(None, "validations without a better BLEU after which training stops; null: never",
+                               at_least=1)
+    device: str = key("auto", "auto takes a GPU where there is one", choices=("auto", "cpu", "cuda"))
+    precision: str = key("auto", "auto is bfloat16 on a GPU that computes with it, float32 elsewhere",
+                         choices=("auto", "float32", "bfloat16"))
+    threads: int | None = key(None, "CPU threads; null: PyTorch's choice", at_least=1)
+    clip_norm: float | None = key(1.0, "greatest gradient norm; null: no clipping", above=0)
+    ema_decay: float = key(0.999, "decay of the moving average of the weights that is validated and saved; 0: none",
+                           at_least=0, below=1)
+    log_every: int = key(50, "steps between lines of training metrics", at_least=1)
+    save_every: int = key(1_000, "steps between checkpoints; one is also saved at each validation", at_least=1)
+    keep_last: int = key(2, "latest checkpoints that are kept, besides the best one", at_least=1)
+    max_skipped_steps: int = key(10, "steps in a row with a non-finite gradient after which training stops",
+                                 at_least=1)
+
+
+@dataclass
+class ValidationConfig:
+    """Validation translates for real."""
+
+    every: int = key(500, "steps between validations", at_least=1)
+    sentences: int | None = key(None, "validate on the first sentences only; null: all", at_least=1)
+    beam_size: int = key(1, "hypotheses kept; 1 is greedy search", at_least=1)
+    samples: int = key(3, "translations logged at each validation", at_least=0)
+
+
+@dataclass
+class SearchConfig:
+    """How the test sets are translated, and the defaults of `nmt translate`."""
+
+    beam_size: int = key(5, "hypotheses kept; 1 is greedy search", at_least=1)
+    n_best: int = key(1, "hypotheses returned; at most beam_size", at_least=1)
+    length_penalty: str = key("average", "what a log-probability is divided by: nothing, length^alpha, or "
+                              "((5 + length) / 6)^alpha", choices=("none", "average", "gnmt"))
+    length_alpha: float = key(1.0, "exponent of the length penalty", at_least=0)
+    min_length: int = key(1, "fewest pieces before the end mark", at_least=0)
+    max_length_ratio: float = key(2.0, "most target pieces: ratio times the source pieces, plus the extra", at_least=0)
+    max_length_extra: int = key(20, "see max_length_ratio", at_least=1)
+    sampling: bool = key(False, "draw from the model instead of searching")
+    temperature: float = key(1.0, "sampling: divides the logits", above=0)
+    top_k: int = key(0, "sampling: only the k likeliest pieces; 0: all", at_least=0)
+    seed: int = key(1, "sampling: seed", at_least=0)
+    batch_tokens: int = key(4_096, "most source tokens of a batch, times hypotheses", at_least=1)
+
+
+@dataclass
+class RunConfig:
+    """Where the run is kept."""
+
+    dir: str = key("runs/${model.name}-${data.name}-${now:%Y%m%d-%H%M%S}",
+                   "run directory; one that holds a checkpoint is continued")
+    notes: str = key("", "free text that is kept with the results")
+
+
+@dataclass
+class TrainConfig:
+    """One run."""
+
+    model: ModelConfig = key("???", "the architecture")
+    data: DataConfig = key("???", "the corpus")
+    tokenizer: TokenizerConfig = key(TokenizerConfig)
+    batch: BatchConfig = key(BatchConfig)
+    loss: LossConfig = key(LossConfig)
+    optimizer: OptimizerConfig = key(OptimizerConfig)
+    schedule: ScheduleConfig = key(ScheduleConfig)
+    trainer: TrainerConfig = key(TrainerConfig)
+    validation: ValidationConfig = key(ValidationConfig)
+    search: SearchConfig = key(SearchConfig)
+    run: RunConfig = key(RunConfig)

@@ -126,7 +126,9 @@ class DataConfig:
     name: str = key("???", "name of the corpus, used in the names of run directories")
     source_language: str = key("en", "language translated from; in the files' names")
     target_language: str = key("fr", "language translated to; in the files' names")
-    cache: str = key("${oc.env:NMT_CACHE,~/.cache/nmt}", "folder for generated, downloaded and encoded corpora")
+    cache: str | None = key(
+        None, "folder for generated, downloaded and encoded corpora; null: $NMT_CACHE, else ~/.cache/nmt"
+    )
     max_train_pairs: int | None = key(None, "train on the first pairs only; null: all", at_least=1)
     filter: FilterConfig = key(FilterConfig)
 

@@ -122,7 +122,7 @@ class Download:
 class DataConfig:
     """What every kind of data has."""
 
-    kind: str = key("???", "where the pairs come from", choices=("grammar", "files"))
+    kind: str = key("???", "where the pairs come from", choices=("grammar", "files", "hub"))
     name: str = key("???", "name of the corpus, used in the names of run directories")
     source_language: str = key("en", "language translated from; in the files' names")
     target_language: str = key("fr", "language translated to; in the files' names")
@@ -157,6 +157,19 @@ class FilesData(DataConfig):
     literature_score: bool = key(
         False, "also report BLEU on lower-cased, normalised, Moses-tokenised text, as the papers on this corpus do"
     )
+
+
+@dataclass
+class HubData(DataConfig):
+    """Pairs of a Hugging Face dataset, from the Hub or from a folder of Parquet or JSON Lines files."""
+
+    path: str = key("???", "id of the dataset on the Hub, or a folder (beginning with /, ./, ../ or ~)")
+    subset: str | None = key(None, "configuration of the dataset, such as fr-en; null: its only one")
+    revision: str | None = key(None, "branch, tag or commit on the Hub; null: the newest when first fetched")
+    column: str | None = key("translation", "column that holds both texts by language; null: a column per language")
+    train: str = key("train", "split to train on")
+    valid: str = key("validation", "split to validate on; may be a slice such as train[:1%]")
+    test: dict[str, str] = key(dict, "test sets by name: the split of each")
 
 
 @dataclass
@@ -223,13 +236,21 @@ class ScheduleConfig:
     interval: int = key(1_000, "halving: steps between halvings", at_least=1)
 
 
+# The budget of a run that is given none.
+DEFAULT_EPOCHS = 10
+
+
 @dataclass
 class TrainerConfig:
     """Budget, precision, averaging, checkpoints. Training ends with the first budget that is used up."""
 
     seed: int = key(1, "seed of initial weights, batch order and dropout", at_least=0)
     max_steps: int | None = key(None, "budget in optimizer steps; null: no limit", at_least=1)
-    max_epochs: int | None = key(None, "budget in passes over the training pairs; null: no limit", at_least=1)
+    max_epochs: int | None = key(
+        None,
+        f"budget in passes over the training pairs; null: no limit, or {DEFAULT_EPOCHS} where no other budget is given",
+        at_least=1,
+    )
     max_minutes: float | None = key(None, "budget in minutes, validation and resumed time included; null: no limit",
                                     above=0)
     patience: int | None = key(None, "validations without a better BLEU after which training stops; null: never",

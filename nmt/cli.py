@@ -1,0 +1,259 @@
+"""The command `nmt`: a verb each, as thin as it can be.
+
+`train` is a Hydra application; every other verb has ordinary options, since text and names of files are not overrides.
+What goes wrong is one line on stderr, and the exit status says whose fault it was: 2 the request's, 1 the work's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from nmt.errors import RequestError, WorkError
+
+OVERVIEW = """\
+usage: nmt VERB …        (nmt VERB --help tells more)
+
+  nmt train [KEY=VALUE …]      train a model, as in: nmt train model=bahdanau data=grammar
+  nmt translate RUN            translate text, a file, or what is typed
+  nmt score RUN                BLEU and chrF of a run's translations, or of any two files
+  nmt attend RUN --text T      picture of the attention between a sentence and its translation
+  nmt average RUN --last N     average the weights of the last checkpoints
+  nmt --version
+
+RUN is a run directory or a checkpoint directory. Exit status: 0 done, 1 the work failed,
+2 the request was wrong, 130 and 143 after an interruption.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit status."""
+    if argv is None:
+        _ensure_utf8_mode()
+        argv = sys.argv[1:]
+    _set_streams()
+    try:
+        status = _dispatch(list(argv))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader has left, as in `nmt train --help | head`
+        _discard_output()
+        return 141
+    except KeyboardInterrupt:
+        print("nmt: interrupted", file=sys.stderr)
+        return 130
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception as error:
+        if isinstance(error, OSError):
+            _discard_output()
+        return tell(error)
+
+
+def tell(error: Exception) -> int:
+    """Print an error as one line on stderr and return the exit status that belongs to it."""
+    if os.environ.get("NMT_TRACEBACK") == "1":
+        raise error
+    if isinstance(error, RequestError | WorkError):
+        message = str(error)
+    elif isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        message = f"{type(error).__name__}: {error} (set NMT_TRACEBACK=1 to see where)"
+    print(f"nmt: error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    return 2 if isinstance(error, RequestError) else 1
+
+
+class Parser(argparse.ArgumentParser):
+    """Options whose mistakes are one line, with the nearest option for one that does not exist."""
+
+    def __init__(self, verb: str, **settings: Any) -> None:
+        super().__init__(prog=f"nmt {verb}", allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage."""
+        wrong = message.removeprefix("unrecognized arguments: ").split(" ")[0]
+        hint = ""
+        if message.startswith("unrecognized arguments: -"):
+            near = difflib.get_close_matches(wrong.split("=")[0], self._option_string_actions, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+        raise RequestError(f"{self.prog.removeprefix('nmt ')}: {message}{hint} (see {self.prog} --help)")
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(OVERVIEW, end="")
+        return 0
+    verb, *rest = argv
+    if verb == "--version":
+        from importlib import metadata
+
+        try:
+            print(f"nmt {metadata.version('nmt')}")
+        except metadata.PackageNotFoundError:
+            print("nmt (not installed)")
+        return 0
+    if verb == "train":
+        return _train(rest)
+    if verb not in PARSERS:
+        near = difflib.get_close_matches(verb, ["train", *PARSERS], n=1, cutoff=0.5)
+        hint = f"; did you mean nmt {near[0]}?" if near else "."
+        raise RequestError(f"{verb}: no such verb{hint} There are: train, {', '.join(PARSERS)}")
+    parser = Parser(verb)
+    PARSERS[verb](parser)
+    arguments = parser.parse_args(rest)
+    if getattr(arguments, "text", None) is not None:
+        _require_utf8("--text", arguments.text)
+    from nmt import commands
+
+    return int(getattr(commands, verb)(arguments) or 0)
+
+
+def _train(argv: list[str]) -> int:
+    parser = Parser("train", add_help=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("-c", "--cfg", choices=["job", "hydra", "all"])
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("-p", "--package")
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
+    parser.add_argument("-cd", "--config-dir", type=Path)
+    parser.add_argument("--hydra-help", action="store_true")
+    arguments = parser.parse_intermixed_args(argv)
+    for override in arguments.overrides:
+        _require_utf8("an override", override)
+    if arguments.help:
+        from nmt.configuration.help import train_help
+
+        print(train_help(arguments.config_dir))
+        return 0
+    from nmt.configuration import application
+
+    flags = _hydra_flags(arguments)
+    if flags:
+        if arguments.multirun:
+            raise RequestError("train: -m trains, and --cfg, --info and --hydra-help print; choose one")
+        application.show(arguments.overrides, flags, arguments.config_dir)
+    elif arguments.multirun:
+        application.train_sweep(arguments.overrides, arguments.config_dir, _trainer, tell)
+    else:
+        application.train_one(arguments.overrides, arguments.config_dir, _trainer)
+    return 0
+
+
+def _trainer(config: Any) -> None:
+    from nmt.training.trainer import train  # brings PyTorch, which a mistake in an override need not wait for
+
+    train(config)
+
+
+def _hydra_flags(arguments: argparse.Namespace) -> list[str]:
+    flags = ["--cfg", arguments.cfg] if arguments.cfg else []
+    if not flags and (arguments.resolve or arguments.package):
+        raise RequestError("train: --resolve and --package say what --cfg prints; add --cfg job")
+    flags += ["--resolve"] if arguments.resolve else []
+    flags += ["--package", arguments.package] if arguments.package else []
+    flags += [f"--info={arguments.info}"] if arguments.info else []
+    return flags + (["--hydra-help"] if arguments.hydra_help else [])
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_count.__name__ = "whole number above 0"  # argparse says: invalid … value
+
+
+def _translate(parser: Parser) -> None:
+    parser.description = "Translate each line of the input to one line of output. Reads stdin where no input is named."
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory or checkpoint directory")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--text", metavar="T", help="text to translate")
+    source.add_argument("--input", metavar="FILE", type=Path, help="file to translate")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="file to write to; else stdout")
+    parser.add_argument("--beam-size", metavar="N", type=_count, help="hypotheses kept; 1 is greedy search")
+    parser.add_argument(
+        "--n-best", metavar="N", type=_count, help="hypotheses printed for each line; at most beam size"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="a JSON object for each line: text, score, tokens, alignment"
+    )
+    parser.add_argument("--alignments", metavar="FILE", type=Path, help="also write word alignments, as pairs i-j")
+
+
+def _score(parser: Parser) -> None:
+    parser.description = (
+        "BLEU and chrF, with signatures: of a run on a test set, or of a file against a reference file."
+    )
+    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="run directory or checkpoint directory")
+    parser.add_argument("--set", metavar="NAME", help="test set; else all of the run's test sets")
+    parser.add_argument("--hypotheses", metavar="FILE", type=Path, help="translations, one a line")
+    parser.add_argument("--references", metavar="FILE", type=Path, help="reference translations, one a line")
+
+
+def _attend(parser: Parser) -> None:
+    parser.description = "Translate a sentence and draw which source words each target word attended to."
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory or checkpoint directory")
+    parser.add_argument("--text", metavar="T", required=True, help="sentence to translate")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="picture (PNG, PDF or SVG); else printed as text")
+
+
+def _average(parser: Parser) -> None:
+    parser.description = "Average the weights of a run's last checkpoints into a new checkpoint of that run."
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory")
+    parser.add_argument("--last", metavar="N", type=_count, default=5, help="how many checkpoints (default: 5)")
+
+
+INFO = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
+
+# The verbs besides train, and what each takes; `nmt.commands` has a function of the same name for each.
+PARSERS: dict[str, Callable[[Parser], None]] = {
+    "translate": _translate,
+    "score": _score,
+    "attend": _attend,
+    "average": _average,
+}
+
+
+def _require_utf8(name: str, text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise RequestError(f"{name}: is not UTF-8") from None
+
+
+def _discard_output() -> None:
+    """Where stdout takes no more, let what is still buffered go nowhere, or it would fail again at exit."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _ensure_utf8_mode() -> None:
+    """Start over in Python's UTF-8 mode where the locale would make names of files and text ASCII, as LC_ALL=C does."""
+    if sys.flags.utf8_mode or sys.getfilesystemencoding().lower() == "utf-8":
+        return
+    os.environ["PYTHONUTF8"] = "1"  # for the processes that this one starts
+    os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
+def _set_streams() -> None:
+    """UTF-8 and LF on the standard streams, whatever the locale and PYTHONIOENCODING say."""
+    for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")

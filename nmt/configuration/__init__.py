@@ -1,0 +1,12 @@
+"""Configurations: composed from presets and overrides, checked, explained, and kept with each run.
+
+The vocabulary is in `nmt.config`; nothing here imports PyTorch, so that a mistake is told at once.
+"""
+
+from __future__ import annotations
+
+from nmt.configuration.checks import check
+from nmt.configuration.composition import compose
+from nmt.configuration.saved import load_config, save_config
+
+__all__ = ["check", "compose", "load_config", "save_config"]

@@ -1,0 +1,131 @@
+"""What a configuration must satisfy beyond the types of its keys, all of it known before anything is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nmt.config import FilesData, GrammarData, TrainConfig, TransformerConfig
+from nmt.configuration.schema import DATA, MODELS, Key, fields_of
+from nmt.errors import RequestError
+
+# Names end up in names of files and directories, which must be good on any system and in any override.
+_NAME = re.compile(r"\w[\w.+-]*")
+
+
+def shown(value: Any) -> str:
+    """A value as a user would write it in an override."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def refuse(path: str, value: Any, allowed: str) -> RequestError:
+    """The error for one key: its name, its value, what is allowed."""
+    return RequestError(f"{path}={shown(value)}: must be {allowed}")
+
+
+def check(config: TrainConfig) -> None:
+    """Raise RequestError for the first key that is out of bounds or at odds with another one."""
+    for path, key, value in values_of(config):
+        if key.violation(value):
+            raise refuse(path, value, key.allowed())
+    for check_part in (_check_names, _check_model, _check_data, _check_schedule, _check_search, _check_device):
+        check_part(config)
+
+
+def values_of(node: Any, prefix: str = "") -> Iterator[tuple[str, Key, Any]]:
+    """Every value of a configuration with its path and its key, those inside lists and mappings included."""
+    for key in fields_of(node):
+        value = getattr(node, key.path)
+        path = prefix + key.path
+        if dataclasses.is_dataclass(value):
+            yield from values_of(value, path + ".")
+            continue
+        yield path, key, value
+        members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for name, member in members:
+            if dataclasses.is_dataclass(member):
+                yield from values_of(member, f"{path}.{name}.")
+
+
+def _check_names(config: TrainConfig) -> None:
+    names = {
+        "model.name": config.model.name,
+        "data.name": config.data.name,
+        "data.source_language": config.data.source_language,
+        "data.target_language": config.data.target_language,
+    }
+    for path, name in names.items():
+        if not _NAME.fullmatch(name):
+            raise refuse(path, name, "letters, digits and . _ + -, since names of files are made of it")
+    if not config.run.dir.strip():
+        raise refuse("run.dir", '""', "the name of a folder")
+
+
+def _check_model(config: TrainConfig) -> None:
+    model = config.model
+    if type(model) is not MODELS[model.family]:
+        raise RequestError(f"model.family={model.family}: is chosen with the preset, as in model={model.family}")
+    if model.tie_embeddings and not config.tokenizer.joint:
+        raise RequestError(
+            "model.tie_embeddings=true: needs tokenizer.joint=true; with a vocabulary for each language "
+            "write model.tie_embeddings=false"
+        )
+    if isinstance(model, TransformerConfig):
+        if model.width % model.heads:
+            raise refuse("model.heads", model.heads, f"a divisor of model.width={model.width}")
+        if model.width % 2:
+            raise refuse("model.width", model.width, "even, since positions are pairs of a sine and a cosine")
+
+
+def _check_data(config: TrainConfig) -> None:
+    data = config.data
+    if type(data) is not DATA[data.kind]:
+        raise RequestError(f"data.kind={data.kind}: is chosen with the preset, as in data={data.kind}")
+    if isinstance(data, GrammarData) and data.min_words > data.max_words:
+        raise refuse("data.min_words", data.min_words, f"at most data.max_words={data.max_words}")
+    for name in getattr(data, "test", {}):
+        if not _NAME.fullmatch(name):
+            raise RequestError(f"data.test: the name {name!r} must be letters, digits and . _ + -")
+    if isinstance(data, FilesData):
+        for path, files in (("data.train", data.train), ("data.valid", data.valid)):
+            if not files:
+                raise RequestError(
+                    f"{path}: no files; give at least one pair, as in '{path}=[{{source: a.en, target: a.fr}}]'"
+                )
+        for name, download in data.downloads.items():
+            if not re.fullmatch(r"[0-9a-fA-F]{64}", download.sha256):
+                raise refuse(f"data.downloads.{name}.sha256", download.sha256, "64 hexadecimal digits")
+
+
+def _check_schedule(config: TrainConfig) -> None:
+    schedule = config.schedule
+    if schedule.name not in ("linear", "cosine"):
+        return
+    total = schedule.total or config.trainer.max_steps
+    if total is None:
+        raise RequestError(
+            f"schedule.name={schedule.name}: needs the step at which it ends; give schedule.total or trainer.max_steps"
+        )
+    if total <= schedule.warmup:
+        name = "schedule.total" if schedule.total else "trainer.max_steps"
+        raise refuse("schedule.warmup", schedule.warmup, f"below {name}={total}, where the schedule ends")
+
+
+def _check_search(config: TrainConfig) -> None:
+    search = config.search
+    if search.n_best > search.beam_size and not search.sampling:
+        raise refuse("search.n_best", search.n_best, f"at most search.beam_size={search.beam_size}")
+
+
+def _check_device(config: TrainConfig) -> None:
+    trainer = config.trainer
+    if trainer.precision == "bfloat16" and trainer.device == "cpu":
+        raise RequestError(
+            "trainer.precision=bfloat16: needs a GPU, and trainer.device=cpu; write trainer.precision=float32"
+        )

@@ -1,0 +1,152 @@
+"""From overrides to a `TrainConfig`: Hydra composes, and what it would refuse in several lines is said in one.
+
+Hydra's own answer to a typo is the advice to add the key with a `+`, which makes a dead key. Here every override is
+held against the schemas, and the nearest key, option or quoted form is named instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from nmt.config import DEFAULT_EPOCHS, TrainConfig
+from nmt.configuration.checks import check
+from nmt.configuration.mistakes import diagnose, normalised, not_composed, parse, unresolved
+from nmt.configuration.store import CONFIG_NAME, VERSION_BASE, config_directory, register_schemas
+from nmt.errors import RequestError
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a sweep: the overrides that make it, and what they compose to."""
+
+    overrides: list[str]
+    config: TrainConfig
+
+
+def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> TrainConfig:
+    """The checked configuration of one run.
+
+    Overrides have Hydra's grammar, such as `model=luong` or `optimizer.lr=1e-3`. `config_dir` is a further folder of
+    presets. Raises RequestError, in one line, for anything that is misspelt, of the wrong type or impossible.
+    """
+    with _hydra(config_dir) as always:
+        node = _composed([*_plain(overrides), *always])
+        return _to_config(node)
+
+
+def compose_node(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Any:
+    """Like `compose`, but the DictConfig as Hydra has it: unresolved, and keys without value still missing."""
+    with _hydra(config_dir) as always:
+        return _composed([*_plain(overrides), *always])
+
+
+def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[Member]:
+    """Every run of a sweep, all of them checked, in the order in which Hydra's basic sweeper launches them.
+
+    Raises RequestError where one of them is refused.
+    """
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    with _hydra(config_dir) as always:
+        parsed = parse(normalised(overrides), sweep=True)
+        (combinations,) = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+        members = []
+        for number, combination in enumerate(combinations):
+            node = _composed([*combination, *always], number)
+            members.append(Member(combination, _to_config(node, number)))
+    return members
+
+
+def shared_run_directory(members: Sequence[Member]) -> str | None:
+    """The run directory that two runs of a sweep have in common, if any."""
+    seen: set[str] = set()
+    for member in members:
+        directory = os.path.abspath(member.config.run.dir)
+        if directory in seen:
+            return member.config.run.dir
+        seen.add(directory)
+    return None
+
+
+def to_config(node: Any) -> TrainConfig:
+    """The checked dataclasses of a DictConfig that Hydra composed."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        missing = sorted(OmegaConf.missing_keys(node))
+        if missing:
+            raise RequestError(f"{missing[0]}: has no value; give it one, as in {missing[0]}=…")
+        config = cast(TrainConfig, OmegaConf.to_object(node))
+    except OmegaConfBaseException as error:
+        raise unresolved(error) from error
+    trainer = config.trainer
+    if trainer.max_steps is None and trainer.max_epochs is None and trainer.max_minutes is None:
+        trainer.max_epochs = DEFAULT_EPOCHS
+    check(config)
+    return config
+
+
+def _plain(overrides: Sequence[str]) -> list[str]:
+    texts = normalised(overrides)
+    parse(texts)  # refuses values of a sweep
+    return texts
+
+
+def _composed(overrides: list[str], number: int = 0) -> Any:
+    """Hydra's composition with its own settings in it, or one line on what is wrong with the overrides."""
+    import hydra
+    from omegaconf import open_dict
+
+    def composed(chosen: Sequence[str]) -> Any:
+        return hydra.compose(CONFIG_NAME, list(chosen), return_hydra_config=True)
+
+    try:
+        node = composed(overrides)
+    except Exception as error:  # Hydra raises its own, OmegaConf's and ValueError
+        raise diagnose(overrides, composed) or not_composed(error) from error
+    refusal = diagnose(overrides, composed, node)
+    if refusal:
+        raise refusal
+    with open_dict(node):
+        # What Hydra sets when it starts a job, so that run.dir may refer to it.
+        node.hydra.job.num = number
+        node.hydra.job.id = str(number)
+        node.hydra.runtime.output_dir = os.getcwd()
+    return node
+
+
+def _to_config(node: Any, number: int = 0) -> TrainConfig:
+    """`to_config` of a node that still holds Hydra's settings, to which `${hydra:…}` refers."""
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import open_dict, read_write
+
+    before = HydraConfig.instance().cfg
+    HydraConfig.instance().set_config(node)
+    try:
+        with read_write(node), open_dict(node):
+            del node["hydra"]
+        return to_config(node)
+    finally:
+        HydraConfig.instance().cfg = before
+
+
+@contextlib.contextmanager
+def _hydra(config_dir: Path | None) -> Iterator[list[str]]:
+    """Hydra on our presets; yields the overrides that make it look into a further folder as well."""
+    from hydra import initialize_config_dir
+
+    register_schemas()
+    always = []
+    if config_dir is not None:
+        if not config_dir.is_dir():
+            raise RequestError(f"--config-dir {config_dir}: no such folder")
+        escaped = str(config_dir.absolute()).replace("\\", "\\\\").replace('"', '\\"')
+        always = [f'hydra.searchpath=["file://{escaped}"]']
+    with initialize_config_dir(str(config_directory()), version_base=VERSION_BASE, job_name="nmt"):
+        yield always

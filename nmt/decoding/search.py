@@ -1,0 +1,268 @@
+"""Beam search for every model; greedy search is a beam of one.
+
+The whole search is here: `_Frontier` holds the open hypotheses of the sentences that still have some, `_advance` is one
+position, and the one place that reorders, opens and drops rows is its `select` of the model's state.
+
+    - The first step is not expanded: one row a sentence, which select then opens into N.
+    - 2N candidates are kept a step, so that N can go on even when N of them end.
+    - A candidate that ends counts only among the N best of its step, which makes a beam of one greedy.
+    - A sentence is done when N hypotheses have ended, or when no open one can overtake the n_best-th ended one; the
+      second is a bound, not a guess, so it never changes the result.
+    - A sentence's result depends on nothing but that sentence: done sentences leave the batch.
+
+Shapes: B sentences with open hypotheses, N hypotheses of each, R = B·N rows, V vocabulary, S source positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nmt.config import SearchConfig
+from nmt.data.tokenizer import BOS, EOS, PAD, UNKNOWN
+from nmt.decoding.penalties import LengthPenalty, length_penalty
+from nmt.models.base import DecoderState, Memory, TranslationModel
+
+NEVER = (PAD, BOS, UNKNOWN)
+"""Pieces that a translation never contains."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation: its pieces without the end mark, and the natural log of its probability."""
+
+    tokens: list[int]
+    log_probability: float
+    score: float
+    """The log-probability over the length penalty (end mark included): what hypotheses are ranked by."""
+
+
+@dataclass
+class _Frontier:
+    """The sentences that are not done and their open hypotheses, all of one length."""
+
+    sentences: list[int]  # B: which sentence of the batch each one is
+    memory: Memory  # B rows
+    state: DecoderState  # R rows
+    last_R: Tensor  # the piece before the coming position
+    total_BN: Tensor  # log-probabilities so far
+    history_RT: Tensor  # all pieces so far
+
+
+@torch.inference_mode()
+def beam_search(
+    model: TranslationModel, source_BS: Tensor, config: SearchConfig, max_lengths: list[int] | None = None
+) -> list[list[Hypothesis]]:
+    """The best translations of each sentence.
+
+    Args:
+        source_BS: source ids, padded on the right.
+        config: beam size, number of results, length penalty and limits.
+        max_lengths: most pieces of each translation, end mark not counted; by default from the config's ratio. A
+            hypothesis that reaches it is ended there, at the price that the model asks for the end mark.
+
+    Returns:
+        for each sentence at most n_best hypotheses, the best first. There is always at least one.
+    """
+    penalty = length_penalty(config.length_penalty, config.length_alpha)
+    if max_lengths is None:
+        max_lengths = default_max_lengths(source_BS, config)
+    ended: list[list[Hypothesis]] = [[] for _ in range(len(source_BS))]
+    memory = model.encode(source_BS)
+    rows = len(source_BS)
+    frontier = _Frontier(
+        sentences=list(range(rows)),
+        memory=memory,
+        state=model.start(memory),
+        last_R=source_BS.new_full((rows,), BOS),
+        total_BN=torch.zeros(rows, 1, device=source_BS.device),
+        history_RT=source_BS.new_zeros((rows, 0)),
+    )
+    position = 0
+    while frontier.sentences:
+        position += 1
+        _advance(model, frontier, ended, config, penalty, position, max_lengths)
+    return [sorted(found, key=lambda h: -h.score)[: config.n_best] for found in ended]
+
+
+def default_max_lengths(source_BS: Tensor, config: SearchConfig) -> list[int]:
+    """The most pieces of each translation by the config's ratio to its source's, at least its min_length."""
+    lengths = (source_BS != PAD).sum(dim=1).tolist()
+    return [
+        max(config.min_length, int(config.max_length_ratio * length) + config.max_length_extra) for length in lengths
+    ]
+
+
+def _advance(
+    model: TranslationModel,
+    frontier: _Frontier,
+    ended: list[list[Hypothesis]],
+    config: SearchConfig,
+    penalty: LengthPenalty,
+    position: int,
+    max_lengths: list[int],
+) -> None:
+    """One position: scores all continuations, ends those that end, keeps the N best others of every sentence."""
+    beam = config.beam_size
+    hidden_RD, state, _ = model.step(frontier.last_R, frontier.state, frontier.memory)
+    logits_RV = model.output(hidden_RD).float()
+    log_probabilities_RV = _permitted(logits_RV, frontier, position, config.min_length, max_lengths)
+    width, vocabulary = frontier.total_BN.shape[1], log_probabilities_RV.shape[1]
+    totals_BNV = frontier.total_BN.unsqueeze(2) + log_probabilities_RV.view(-1, width, vocabulary)
+    wanted = min(2 * beam, width * vocabulary)
+    best_BC, flat_BC = totals_BNV.flatten(1).topk(wanted, dim=1)
+    parents_BC, pieces_BC = flat_BC // vocabulary, flat_BC % vocabulary
+
+    # What ends and what goes on is decided sentence by sentence on the host: a few numbers each.
+    histories = frontier.history_RT.view(len(frontier.sentences), width, -1).tolist()
+    kept_rows: list[int] = []
+    kept_pieces: list[int] = []
+    kept_totals: list[list[float]] = []
+    open_sentences: list[int] = []
+    for b, (totals, parents, pieces) in enumerate(
+        zip(best_BC.tolist(), parents_BC.tolist(), pieces_BC.tolist(), strict=True)
+    ):
+        found = ended[frontier.sentences[b]]
+        going: list[tuple[float, int, int]] = []
+        for rank, (total, parent, piece) in enumerate(zip(totals, parents, pieces, strict=True)):
+            if total == -torch.inf or len(going) == beam:
+                break
+            if piece != EOS:
+                going.append((total, b * width + parent, piece))
+            elif rank < beam:
+                found.append(Hypothesis(histories[b][parent], total, total / penalty(position)))
+        if going and not _done(found, going[0][0], config, penalty, max_lengths[frontier.sentences[b]]):
+            # Every sentence has N rows; one with fewer candidates repeats its first, at probability zero.
+            going += [(-torch.inf, going[0][1], going[0][2])] * (beam - len(going))
+            open_sentences.append(b)
+            kept_totals.append([total for total, _, _ in going])
+            kept_rows += [row for _, row, _ in going]
+            kept_pieces += [piece for _, _, piece in going]
+    device = frontier.last_R.device
+    rows_R = torch.tensor(kept_rows, dtype=torch.long, device=device)
+    frontier.last_R = torch.tensor(kept_pieces, dtype=torch.long, device=device)
+    frontier.total_BN = torch.tensor(kept_totals, dtype=torch.float32, device=device).view(-1, beam)
+    frontier.history_RT = torch.cat((frontier.history_RT[rows_R], frontier.last_R.unsqueeze(1)), dim=1)
+    frontier.state = state.select(rows_R)  # reorders beams, opens the first step, drops what is done
+    if len(open_sentences) < len(frontier.sentences):
+        frontier.memory = frontier.memory.select(torch.tensor(open_sentences, dtype=torch.long, device=device))
+        frontier.sentences = [frontier.sentences[b] for b in open_sentences]
+
+
+def _permitted(
+    logits_RV: Tensor, frontier: _Frontier, position: int, min_length: int, max_lengths: list[int]
+) -> Tensor:
+    """Log-probabilities of the model, -inf where a piece may not stand at this position.
+
+    The model's probabilities are those of training, where padding was no class; what is forbidden here (unknown, too
+    early or too late an end) is not made up for elsewhere, so a hypothesis' score is what the model gives it.
+    """
+    logits_RV[:, PAD] = -torch.inf
+    log_probabilities_RV = logits_RV.log_softmax(dim=-1)
+    log_probabilities_RV[:, NEVER] = -torch.inf
+    if position <= min_length:
+        log_probabilities_RV[:, EOS] = -torch.inf
+    over = [max_lengths[sentence] < position for sentence in frontier.sentences]
+    if any(over):
+        width = frontier.total_BN.shape[1]
+        over_R = torch.tensor(over, device=logits_RV.device).repeat_interleave(width)
+        only_end_RV = torch.full_like(log_probabilities_RV, -torch.inf)
+        only_end_RV[:, EOS] = log_probabilities_RV[:, EOS]
+        log_probabilities_RV = torch.where(over_R.unsqueeze(1), only_end_RV, log_probabilities_RV)
+    return log_probabilities_RV
+
+
+def _done(
+    found: list[Hypothesis], best_open: float, config: SearchConfig, penalty: LengthPenalty, max_length: int
+) -> bool:
+    """Whether nothing that is still open can change the sentence's n_best results.
+
+    An open hypothesis can at best keep its log-probability to the greatest length, where the divisor is greatest.
+    """
+    if len(found) >= config.beam_size:
+        return True
+    if len(found) < config.n_best:
+        return False
+    threshold = sorted((hypothesis.score for hypothesis in found), reverse=True)[config.n_best - 1]
+    return best_open / penalty(max_length + 1) <= threshold
+
+
+@torch.inference_mode()
+def sample(
+    model: TranslationModel,
+    source_BS: Tensor,
+    config: SearchConfig,
+    seeds: list[int],
+    max_lengths: list[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """n_best translations of each sentence, drawn from the model at the config's temperature and top_k.
+
+    Each sentence has its own generator, seeded with its entry of `seeds`, so a draw does not depend on the batch.
+    The draw takes the greatest of log-probability plus Gumbel noise (Gumbel 1954), which needs no renormalising.
+    """
+    if max_lengths is None:
+        max_lengths = default_max_lengths(source_BS, config)
+    penalty = length_penalty(config.length_penalty, config.length_alpha)
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    draws = config.n_best
+    memory = model.encode(source_BS)
+    rows = torch.arange(len(source_BS), device=source_BS.device).repeat_interleave(draws)
+    frontier = _Frontier(
+        sentences=list(range(len(source_BS))),
+        memory=memory,
+        state=model.start(memory).select(rows),
+        last_R=source_BS.new_full((len(rows),), BOS),
+        total_BN=torch.zeros(len(source_BS), draws, device=source_BS.device),
+        history_RT=source_BS.new_zeros((len(rows), 0)),
+    )
+    over_R = torch.zeros(len(rows), dtype=torch.bool, device=source_BS.device)
+    for position in range(1, max(max_lengths) + 2):
+        hidden_RD, frontier.state, _ = model.step(frontier.last_R, frontier.state, memory)
+        permitted_RV = _permitted(
+            model.output(hidden_RD).float(), frontier, position, config.min_length, max_lengths
+        )
+        scaled_RV = permitted_RV / config.temperature
+        if config.top_k:
+            least_R1 = scaled_RV.topk(min(config.top_k, scaled_RV.shape[1]), dim=1).values[:, -1:]
+            scaled_RV = scaled_RV.masked_fill(scaled_RV < least_R1, -torch.inf)
+        noise_RV = torch.cat([_gumbel(draws, scaled_RV.shape[1], generator) for generator in generators])
+        pieces_R = (scaled_RV + noise_RV.to(scaled_RV.device)).argmax(dim=1)
+        pieces_R = pieces_R.masked_fill(over_R, EOS)
+        gained_R = permitted_RV.gather(1, pieces_R.unsqueeze(1)).squeeze(1).masked_fill(over_R, 0.0)
+        frontier.total_BN += gained_R.view_as(frontier.total_BN)
+        frontier.last_R = pieces_R
+        frontier.history_RT = torch.cat((frontier.history_RT, pieces_R.unsqueeze(1)), dim=1)
+        over_R = over_R | (pieces_R == EOS)
+        if bool(over_R.all()):
+            break
+    return _collect(frontier, draws, penalty)
+
+
+def _gumbel(draws: int, vocabulary: int, generator: torch.Generator) -> Tensor:
+    return -torch.empty(draws, vocabulary).exponential_(generator=generator).log()
+
+
+def _collect(frontier: _Frontier, draws: int, penalty: LengthPenalty) -> list[list[Hypothesis]]:
+    found: list[list[Hypothesis]] = []
+    totals = frontier.total_BN.tolist()
+    for b, histories in enumerate(frontier.history_RT.view(len(totals), draws, -1).tolist()):
+        hypotheses = []
+        for history, total in zip(histories, totals[b], strict=True):
+            length = history.index(EOS)
+            hypotheses.append(Hypothesis(history[:length], total, total / penalty(length + 1)))
+        found.append(sorted(hypotheses, key=lambda h: -h.score))
+    return found
+
+
+Search = Callable[[Tensor, list[int]], list[list[Hypothesis]]]
+"""Source ids (B, S) and a seed a sentence to hypotheses: beam search or sampling, bound to a model and a config."""
+
+
+def build_search(model: TranslationModel, config: SearchConfig) -> Search:
+    """The search that the config names."""
+    if config.sampling:
+        return lambda source_BS, seeds: sample(model, source_BS, config, seeds)
+    return lambda source_BS, seeds: beam_search(model, source_BS, config)

@@ -1,0 +1,228 @@
+"""From text to text: what `nmt translate`, `nmt score`, validation and Python users all go through.
+
+A line never depends on its neighbours. Lines are sorted by length and put into batches for speed, and come back in
+their own order. A blank line comes back blank, and the model is not asked: trained on sentences, it would make one up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.config import SearchConfig, TrainConfig
+from nmt.configuration import load_config
+from nmt.data.filter import is_blank
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from nmt.decoding.search import Hypothesis, build_search
+from nmt.errors import RequestError
+from nmt.evaluation.alignment import Alignment
+from nmt.models.base import TranslationModel
+from nmt.models.registry import build_model
+from nmt.training.checkpoint import CONFIG, WEIGHTS, Checkpoint, find_checkpoint, load_weights
+from nmt.training.device import choose_device
+
+LINE_BREAKS = re.compile("[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one line."""
+
+    text: str
+    score: float
+    """Log-probability over the length penalty; 0 for a blank line."""
+    tokens: list[str]
+    """Pieces of the translation, without the end mark."""
+    alignment: Alignment | None = None
+    """Attention of every target piece (end mark included) to every source piece, where it was asked for."""
+
+
+BLANK = Translation("", 0.0, [])
+
+
+class Translator:
+    """A trained model with its tokenizer, ready to translate.
+
+    Attributes:
+        model: in evaluation mode, on `device`.
+        tokenizer: the one the model was trained with.
+        search: the run's own search settings, which the methods' arguments change.
+        checkpoint: where the weights come from; None for a model still in training.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        tokenizer: Tokenizer,
+        search: SearchConfig,
+        device: torch.device,
+        checkpoint: Checkpoint | None = None,
+        config: TrainConfig | None = None,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.search = search
+        self.device = device
+        self.checkpoint = checkpoint
+        self.config = config
+
+    @classmethod
+    def load(cls, run: Path | str, device: str = "auto") -> Translator:
+        """From a run directory (its best checkpoint) or a checkpoint directory.
+
+        Raises:
+            RequestError: nothing to load there, or files that do not belong together.
+            WorkError: a damaged file.
+        """
+        checkpoint = Checkpoint.open(find_checkpoint(Path(run)))
+        config = load_config(checkpoint.directory / CONFIG)
+        tokenizer = Tokenizer.load(checkpoint.directory)
+        model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+        load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
+        place = choose_device(device)
+        return cls(model.to(place).eval(), tokenizer, config.search, place, checkpoint, config)
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        beam_size: int | None = None,
+        alignments: bool = False,
+        search: SearchConfig | None = None,
+    ) -> list[Translation]:
+        """The best translation of each text, in order.
+
+        Args:
+            beam_size: hypotheses kept; None: as in the run's config. 1 is greedy search.
+            alignments: also compute each translation's attention.
+            search: all settings at once, in place of the run's.
+        """
+        settings = dataclasses.replace(search or self.search, n_best=1)
+        if beam_size is not None:
+            settings = dataclasses.replace(settings, beam_size=beam_size)
+        return [found[0] for found in self.n_best(texts, settings, alignments)]
+
+    def n_best(
+        self, texts: Sequence[str], search: SearchConfig | None = None, alignments: bool = False
+    ) -> list[list[Translation]]:
+        """The `search.n_best` best translations of each text, the best first; a blank line has one, blank.
+
+        Raises:
+            RequestError: n_best above beam_size, or a model without attention asked for alignments.
+        """
+        settings = search or self.search
+        if settings.n_best > settings.beam_size and not settings.sampling:
+            raise RequestError(f"n_best={settings.n_best} is more than beam_size={settings.beam_size} hypotheses")
+        if alignments and not self.model.attends:
+            raise RequestError("this model has no attention: there is no alignment to show")
+        if isinstance(texts, str):
+            raise TypeError("translate takes a list of texts, not one text")
+        clean = [clean_line(text) for text in texts]
+        asked = [i for i, text in enumerate(clean) if not is_blank(text)]
+        sources = self.tokenizer.encode_source([clean[i] for i in asked])
+        results: list[list[Translation]] = [[BLANK] for _ in clean]
+        for places, hypotheses in self.search_ids(sources, settings, numbers=asked):
+            weights = self._attention(places, sources, hypotheses) if alignments else None
+            for n, (place, found) in enumerate(zip(places, hypotheses, strict=True)):
+                results[asked[place]] = [
+                    self._translation(sources[place], hypothesis, weights[n][k] if weights else None)
+                    for k, hypothesis in enumerate(found)
+                ]
+        return results
+
+    def search_ids(
+        self, sources: Sequence[Sequence[int]], search: SearchConfig, numbers: Sequence[int] | None = None
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        """Translates encoded sources batch by batch, long ones first.
+
+        Args:
+            numbers: what a sampled translation's seed is made of, besides `search.seed`; by default the position.
+
+        Yields:
+            positions in `sources` and their hypotheses.
+        """
+        find = build_search(self.model, search)
+        for places in length_batches([len(source) for source in sources], search.batch_tokens // search.beam_size):
+            source_BS = pad([sources[i] for i in places]).to(self.device)
+            seeds = [_mixed(search.seed, numbers[i] if numbers is not None else i) for i in places]
+            yield places, find(source_BS, seeds)
+
+    def _translation(self, source: Sequence[int], hypothesis: Hypothesis, weights_TS: Tensor | None) -> Translation:
+        tokens = self.tokenizer.target_pieces(hypothesis.tokens)
+        alignment = None
+        if weights_TS is not None:
+            target = [*tokens, *self.tokenizer.target_pieces([EOS])]
+            alignment = Alignment(self.tokenizer.source_pieces(source), target, weights_TS.cpu().numpy())
+        return Translation(self.tokenizer.decode(hypothesis.tokens), hypothesis.score, tokens, alignment)
+
+    def _attention(
+        self, places: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: list[list[Hypothesis]]
+    ) -> list[list[Tensor]]:
+        """Weights (T, S) of every hypothesis, from one forced pass over all of them."""
+        rows = [(sources[place], h.tokens) for place, found in zip(places, hypotheses, strict=True) for h in found]
+        weights = iter(forced_attention(self.model, rows, self.device))
+        return [[next(weights) for _ in found] for found in hypotheses]
+
+
+def load(run: Path | str, device: str = "auto") -> Translator:
+    """The translator of a run or checkpoint directory: `nmt.load(RUN).translate(["A dog runs."])`."""
+    return Translator.load(run, device)
+
+
+@torch.inference_mode()
+def forced_attention(
+    model: TranslationModel, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device
+) -> list[Tensor]:
+    """Attention (T, S) of given translations: T pieces and the end mark, S source pieces.
+
+    Args:
+        pairs: source ids with their end mark, target ids without.
+    """
+    source_BS = pad([source for source, _ in pairs]).to(device)
+    written_BT = pad([[BOS, *target] for _, target in pairs]).to(device)
+    memory = model.encode(source_BS)
+    state = model.start(memory)
+    columns: list[Tensor] = []
+    for tokens_B in written_BT.unbind(1):
+        _, state, weights_BS = model.step(tokens_B, state, memory, need_weights=True)
+        assert weights_BS is not None
+        columns.append(weights_BS)
+    weights_BTS = torch.stack(columns, dim=1)
+    return [weights_BTS[b, : len(target) + 1, : len(source)] for b, (source, target) in enumerate(pairs)]
+
+
+def clean_line(text: str) -> str:
+    """A text as the training text was read: NFC, and one line whatever it contains."""
+    return unicodedata.normalize("NFC", LINE_BREAKS.sub(" ", text))
+
+
+def pad(sentences: Sequence[Sequence[int]]) -> Tensor:
+    """Ids (B, S), padded on the right."""
+    width = max(len(sentence) for sentence in sentences)
+    padded = np.full((len(sentences), width), PAD, dtype=np.int64)
+    for row, sentence in zip(padded, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return torch.from_numpy(padded)
+
+
+def length_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Positions in batches of neighbouring lengths, the longest first, at most `tokens` padded tokens each."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > tokens:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def _mixed(seed: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))

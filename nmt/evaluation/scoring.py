@@ -1,0 +1,108 @@
+"""Test sets: translate, score against the untouched reference, and keep hypotheses and scores with the run."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from nmt.data.corpus import Corpus, PairFiles, Report
+from nmt.decoding.translator import Translator
+from nmt.errors import RequestError, WorkError
+from nmt.evaluation.metrics import corpus_scores
+from nmt.files import write_atomically
+
+RESULTS_FILE = "results.json"
+
+
+def score_sets(
+    translator: Translator, corpus: Corpus, names: Sequence[str], run: Path, report: Report
+) -> dict[str, Any]:
+    """Translates and scores test sets; writes hypotheses/SET.txt and the sets' entries in results.json.
+
+    Args:
+        names: test sets of the corpus.
+        run: the run directory.
+
+    Returns:
+        the contents of results.json.
+    """
+    results = read_results(run)
+    results.setdefault("sets", {})
+    for name in names:
+        if name not in corpus.test:
+            raise RequestError(f"no test set {name} in {corpus.name}; there are: {', '.join(corpus.test)}")
+        entry, hypotheses = _score(translator, corpus, corpus.test[name])
+        write_atomically(run / "hypotheses" / f"{name}.txt", "".join(f"{line}\n" for line in hypotheses))
+        results["sets"][name] = entry
+        for warning in entry.pop("warnings"):
+            report(f"{name}: {warning}")
+    results["provenance"] = provenance(translator)
+    write_atomically(run / RESULTS_FILE, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    return results
+
+
+def _score(translator: Translator, corpus: Corpus, files: PairFiles) -> tuple[dict[str, Any], list[str]]:
+    sources, references = files.sources(), files.references()
+    began = time.perf_counter()
+    translations = translator.translate(sources)
+    seconds = time.perf_counter() - began
+    hypotheses = [translation.text for translation in translations]
+    scores = corpus_scores(hypotheses, references, corpus.literature_score, corpus.target_language)
+    tokens = sum(len(translation.tokens) + 1 for translation in translations)
+    entry = {
+        "bleu": scores.bleu,
+        "chrf": scores.chrf,
+        "bleu_signature": scores.bleu_signature,
+        "chrf_signature": scores.chrf_signature,
+        "literature_bleu": scores.literature_bleu,
+        "literature_signature": scores.literature_signature,
+        "sentences": len(sources),
+        "seconds": round(seconds, 3),
+        "target_tokens_per_s": round(tokens / seconds, 1),
+        "length_ratio": scores.statistics.length_ratio,
+        "empty": scores.statistics.empty,
+        "repeated": scores.statistics.repeated,
+        "warnings": scores.statistics.warnings,
+    }
+    return entry, hypotheses
+
+
+def provenance(translator: Translator) -> dict[str, Any]:
+    """Where the scored weights come from and what computed the scores."""
+    found: dict[str, Any] = {
+        "parameters": translator.model.parameter_count(),
+        "tokenizer": translator.tokenizer.identity,
+        "device": translator.device.type,
+        "versions": versions(),
+    }
+    if translator.checkpoint is not None:
+        meta = translator.checkpoint.meta
+        found["checkpoint"] = translator.checkpoint.directory.name
+        found.update({name: meta[name] for name in ("step", "epoch", "tokens", "seconds", "data") if name in meta})
+    if translator.config is not None:
+        found["seed"] = translator.config.trainer.seed
+        found["notes"] = translator.config.run.notes
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a score or a training run depends on."""
+    libraries = ("nmt", "torch", "sentencepiece", "sacrebleu", "sacremoses", "numpy")
+    return {"python": platform.python_version(), **{library: version(library) for library in libraries}}
+
+
+def read_results(run: Path) -> dict[str, Any]:
+    """results.json of a run directory; empty where there is none yet."""
+    path = run / RESULTS_FILE
+    try:
+        results: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise WorkError(f"{path} cannot be read: {error}") from error
+    return results

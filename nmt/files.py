@@ -1,0 +1,197 @@
+"""Files and directories that appear under their name only when they are complete.
+
+Whatever this project writes for later is first written next to its destination, flushed to the disk, and then renamed:
+a reader never sees half of it, and a process that is killed leaves nothing that looks finished. What a killed process
+does leave is a temporary name that nobody holds a lock on; the next writer in the same folder removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from nmt.errors import RequestError, WorkError
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+
+
+def cache_root(cache: str | None = None) -> Path:
+    """The folder of generated, downloaded and encoded corpora: `cache`, else $NMT_CACHE, else ~/.cache/nmt.
+
+    Raises RequestError where `~` is meant and there is no home directory.
+    """
+    chosen = cache or os.environ.get("NMT_CACHE") or "~/.cache/nmt"
+    try:
+        return Path(chosen).expanduser().absolute()
+    except RuntimeError as error:
+        raise RequestError(f"data.cache={chosen}: no home directory; give a folder, or set NMT_CACHE") from error
+
+
+def cause_of(error: OSError) -> str:
+    """What went wrong in words, without number or file name: "No space left on device"."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+def sha256_of(path: Path | str) -> str:
+    """SHA-256 of a file's bytes, 64 hexadecimal digits. Raises RequestError where the file cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RequestError(f"cannot read {path}: {cause_of(error)}") from error
+
+
+def write_atomically(path: Path | str, content: bytes | str) -> None:
+    """Write a whole file, or leave the one that is there as it was. Text becomes UTF-8, its line ends are kept.
+
+    A symbolic link is followed; a device or pipe (/dev/stdout) is written to as it is. Folders are made where missing.
+    Raises WorkError naming the path and the cause, such as a full disk or a folder without write permission.
+    """
+    destination = Path(os.path.realpath(path))
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    with _as_work_error(Path(path)):
+        if destination.exists() and not destination.is_file() and not destination.is_dir():
+            destination.write_bytes(data)
+            return
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(destination.parent)
+        temporary, lock = _make_temporary(destination, directory=False)
+        try:
+            with open(lock, "wb", closefd=False) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if destination.is_file():
+                os.fchmod(lock, stat.S_IMODE(destination.stat().st_mode))
+            os.replace(temporary, destination)
+            _fsync(destination.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(lock)
+
+
+@contextlib.contextmanager
+def complete_directory(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
+    """A temporary directory next to `path`, which becomes `path`, flushed to the disk, when the block ends.
+
+    An exception in the block removes it and leaves `path` alone. Where `path` exists by then, because another process
+    made it meanwhile, that one is kept, unless `replace` is true. (Replacing takes two renames; a process killed just
+    between them leaves no directory named `path`.)
+    Raises WorkError naming `path` and the cause in place of an OSError.
+    """
+    path = Path(path).absolute()
+    with _as_work_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path.parent)
+        temporary, lock = _make_temporary(path, directory=True)
+        try:
+            yield temporary
+            _fsync_tree(temporary)
+            _move_into_place(temporary, path, replace)
+            _fsync(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            os.close(lock)
+
+
+def remove_leftovers(folder: Path | str) -> None:
+    """Remove what killed processes left half-written in a folder; what a living one is writing is locked and stays."""
+    with os.scandir(folder) as entries:
+        leftovers = [entry.path for entry in entries if _TEMPORARY.fullmatch(entry.name)]
+    for leftover in leftovers:
+        # Another process may be quicker, and some network file systems know no locks: then there is nothing to do.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(leftover, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.isdir(leftover):
+                    shutil.rmtree(leftover, ignore_errors=True)
+                else:
+                    os.unlink(leftover)
+            finally:
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path | str) -> Iterator[None]:
+    """Hold the lock file `path` while the block runs; wait for whoever holds it. Ends with the process in any case."""
+    path = Path(path)
+    with _as_work_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        with contextlib.suppress(OSError):  # a network file system without locks: go on without
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _as_work_error(path: Path) -> Iterator[None]:
+    """Turn an OSError into one line that names the path that was to be written."""
+    try:
+        yield
+    except OSError as error:
+        # In the block of a complete_directory, it may have been another file that could not be read or written.
+        other = error.filename if isinstance(error.filename, str) and path.name not in error.filename else None
+        raise WorkError(f"cannot write {path}: {cause_of(error)}" + (f" ({other})" if other else "")) from error
+
+
+def _make_temporary(path: Path, *, directory: bool) -> tuple[Path, int]:
+    """A new, locked file or directory next to `path`, and the descriptor that holds the lock."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        if directory:
+            temporary.mkdir()
+            descriptor = os.open(temporary, os.O_RDONLY)
+        else:
+            descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        with contextlib.suppress(OSError):  # a network file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Between its making and its locking, somebody's remove_leftovers may have taken it for one.
+        if temporary.exists():
+            return temporary, descriptor
+        os.close(descriptor)
+
+
+def _move_into_place(temporary: Path, path: Path, replace: bool) -> None:
+    if replace and path.is_dir():
+        old = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        os.rename(path, old)
+        os.rename(temporary, path)
+        shutil.rmtree(old, ignore_errors=True)
+        return
+    try:
+        os.rename(temporary, path)
+    except OSError:
+        # rename refuses to replace a directory that is not empty: somebody else has completed it.
+        if replace or not path.is_dir():
+            raise
+
+
+def _fsync_tree(directory: Path) -> None:
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            file = Path(folder, name)
+            if not file.is_symlink():
+                _fsync(file)
+        _fsync(Path(folder))
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

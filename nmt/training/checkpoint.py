@@ -1,0 +1,197 @@
+"""A checkpoint is a directory that is complete or not there.
+
+    checkpoints/step_00001200/  model.safetensors   the weights to translate with (the average, where one is kept)
+                                training.pt         what an exact continuation needs besides; weights_only loads it
+                                meta.json           format, step, checksums, scores, versions
+                                config.yaml, tokenizer.model   copies: the directory alone is a translator
+    checkpoints/last, checkpoints/best              relative links
+
+Everything is written into a temporary directory, flushed to the disk, and renamed. Checksums tell a damaged file from
+a good one before anything is loaded. Nothing here executes what a file says: weights are safetensors, the training
+state is read with `weights_only=True`, the rest is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from nmt.config import TrainConfig
+from nmt.configuration import save_config
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import RequestError, WorkError
+from nmt.files import cause_of, complete_directory, sha256_of
+
+FORMAT = 1
+WEIGHTS, TRAINING, META, CONFIG = "model.safetensors", "training.pt", "meta.json", "config.yaml"
+LAST, BEST = "last", "best"
+_NAME = re.compile(r"step_(\d{8,})")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint on disk."""
+
+    directory: Path
+    meta: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps taken."""
+        return int(self.meta["step"])
+
+    @classmethod
+    def open(cls, directory: Path) -> Checkpoint:
+        """Reads meta.json and compares the checksums of the files it names.
+
+        Raises:
+            RequestError: no checkpoint there, or one of another format.
+            WorkError: a damaged one, naming the file.
+        """
+        path = directory / META
+        try:
+            meta = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise RequestError(f"{directory} is no checkpoint: it has no {META}") from None
+        except (OSError, ValueError) as error:
+            raise WorkError(f"{path} is damaged: {error}") from error
+        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+            found = meta.get("format") if isinstance(meta, dict) else None
+            raise RequestError(f"{path}: checkpoint format {found}, this version of nmt reads format {FORMAT}")
+        for name, expected in meta["sha256"].items():
+            if not (directory / name).is_file():
+                raise WorkError(f"{directory / name} is missing: the checkpoint is not complete")
+            if sha256_of(directory / name) != expected:
+                raise WorkError(f"{directory / name} is damaged: its checksum is not the one in {META}")
+        return cls(directory, meta)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights by parameter name, on the CPU."""
+        path = self.directory / WEIGHTS
+        try:
+            return safetensors.torch.load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise WorkError(f"{path} cannot be read: {error}") from error
+
+    def training_state(self) -> dict[str, Any]:
+        """What `save_checkpoint` got as the training state, on the CPU."""
+        path = self.directory / TRAINING
+        try:
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            raise WorkError(f"{path} cannot be read: {error or type(error).__name__}") from error
+        return state
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    """Copies weights into a model; a tied matrix is stored once.
+
+    Raises:
+        RequestError: in one line, the first weight that is missing, too many, or of another shape.
+    """
+    parameters = dict(model.named_parameters())
+    for name in sorted(parameters.keys() | weights.keys()):
+        if name not in weights:
+            raise RequestError(f"{path}: the model of this config has a weight {name}, the file has none")
+        if name not in parameters:
+            raise RequestError(f"{path}: the file has a weight {name}, the model of this config has none")
+        if weights[name].shape != parameters[name].shape:
+            raise RequestError(
+                f"{path}: weight {name} is {tuple(weights[name].shape)} in the file and "
+                f"{tuple(parameters[name].shape)} in the model of this config (another vocabulary or size?)"
+            )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+
+
+def save_checkpoint(
+    checkpoints: Path,
+    step: int,
+    weights: dict[str, Tensor],
+    training_state: dict[str, Any],
+    config: TrainConfig,
+    tokenizer: Tokenizer,
+    meta: dict[str, Any],
+) -> Path:
+    """Writes checkpoints/step_… and points `last` to it; an existing one of the same step is replaced.
+
+    Raises:
+        WorkError: naming the path and the cause, such as a full disk. Earlier checkpoints are untouched then.
+    """
+    directory = checkpoints / f"step_{step:08d}"
+    with complete_directory(directory, replace=True) as temporary:
+        try:
+            contiguous = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+            safetensors.torch.save_file(contiguous, temporary / WEIGHTS)
+            torch.save(training_state, temporary / TRAINING)
+        except (RuntimeError, SafetensorError) as error:  # both libraries wrap what the system says
+            raise WorkError(f"cannot write {directory}: {_first_line(error)}") from error
+        save_config(config, temporary / CONFIG)
+        tokenizer.save(temporary)
+        files = sorted(path.name for path in temporary.iterdir())
+        record = {"format": FORMAT, "step": step, **meta, "sha256": {n: sha256_of(temporary / n) for n in files}}
+        (temporary / META).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    point(checkpoints, LAST, directory.name)
+    return directory
+
+
+def point(checkpoints: Path, name: str, target: str) -> None:
+    """Makes `checkpoints/name` a relative link to `target`, in one rename."""
+    link, temporary = checkpoints / name, checkpoints / f".{name}.link"
+    try:
+        temporary.unlink(missing_ok=True)
+        os.symlink(target, temporary)
+        os.replace(temporary, link)
+    except OSError as error:
+        raise WorkError(f"cannot write {link}: {cause_of(error)}") from error
+
+
+def step_directories(checkpoints: Path) -> list[Path]:
+    """The complete checkpoints, the earliest first."""
+    if not checkpoints.is_dir():
+        return []
+    found = [(int(match[1]), path) for path in checkpoints.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found)]
+
+
+def prune(checkpoints: Path, keep_last: int) -> None:
+    """Removes all but the latest `keep_last` checkpoints and the one that `best` points to."""
+    best = (checkpoints / BEST).resolve()
+    for path in step_directories(checkpoints)[:-keep_last]:
+        if path.resolve() != best:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def find_checkpoint(run: Path) -> Path:
+    """The checkpoint directory that a RUN argument means: itself, or the run directory's best, or else last one.
+
+    Raises:
+        RequestError: when there is none, saying what is there instead.
+    """
+    if (run / META).is_file():
+        return run
+    checkpoints = run / "checkpoints"
+    for name in (BEST, LAST):
+        if (checkpoints / name / META).is_file():
+            return (checkpoints / name).resolve()
+    if not run.exists():
+        raise RequestError(f"{run}: no such run directory")
+    if found := step_directories(checkpoints):
+        return found[-1]
+    raise RequestError(f"{run} has no checkpoint: it is neither a run directory with checkpoints/ nor a checkpoint")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

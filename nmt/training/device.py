@@ -1,0 +1,35 @@
+"""Where a run computes, and in which precision."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+from nmt.errors import RequestError
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is a GPU where PyTorch sees one.
+
+    Raises:
+        RequestError: `cuda` where there is none.
+    """
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise RequestError("device=cuda, but PyTorch sees no GPU here; allowed are auto and cpu")
+    return torch.device("cuda" if name != "cpu" and available else "cpu")
+
+
+def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """The context in which the forward pass runs.
+
+    `auto` is bfloat16 on a GPU that computes with it and float32 elsewhere. Weights, optimizer and loss stay float32.
+    """
+    if precision == "auto":
+        native = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bfloat16" if native else "float32"
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -1,0 +1,139 @@
+"""`nmt train`: from a configuration to a scored run directory, the steps in the order of the data."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import TrainConfig
+from nmt.configuration import load_config, save_config
+from nmt.data.corpus import Corpus, prepare_corpus
+from nmt.data.encoded import encode_corpus
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.translator import Translator
+from nmt.errors import RequestError, WorkError
+from nmt.evaluation.scoring import read_results, score_sets, versions
+from nmt.files import cause_of, sha256_of
+from nmt.models.registry import build_model
+from nmt.training.checkpoint import WEIGHTS, load_weights
+from nmt.training.device import choose_device
+from nmt.training.monitor import Monitor
+from nmt.training.store import RunStore
+from nmt.training.trainer import Trainer, mixed_seed
+from nmt.training.validation import Validator
+
+CONFIG_FILE = "config.yaml"
+
+
+def train(config: TrainConfig) -> None:
+    """Trains, or goes on training, the run of a configuration, and scores its best checkpoint on the test sets.
+
+    Raises:
+        RequestError, WorkError: in one line, what is wrong with the request, the data or the machine.
+        Interrupted: after a signal, with the state saved.
+    """
+    run = prepare_run_directory(config)
+    if config.trainer.threads is not None:
+        torch.set_num_threads(config.trainer.threads)
+    device = choose_device(config.trainer.device)
+    corpus = prepare_corpus(config.data, say)
+    tokenizer = prepare_tokenizer(config, corpus, run)
+    encoded = encode_corpus(corpus, tokenizer, config, say)
+    torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
+    model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
+    facts = {"parameters": model.parameter_count(), "data": corpus_identity(corpus), "versions": versions()}
+    store = RunStore(run, facts, config.trainer.keep_last)
+    checkpoint = store.latest(say)
+    if checkpoint is not None:
+        load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
+    say(f"{config.model.name}: {facts['parameters']:,} parameters, on {device.type}, seed {config.trainer.seed}")
+    validator = Validator(corpus, tokenizer, config, say)
+    with Monitor(run, checkpoint.step if checkpoint else 0) as monitor:
+        monitor.configuration((run / CONFIG_FILE).read_text(encoding="utf-8"))
+        trainer = Trainer(config, model, tokenizer, encoded, validator, store, monitor, device)
+        if checkpoint is not None:
+            trainer.restore(checkpoint.weights(), checkpoint.training_state())
+            say(f"continuing {run} at step {checkpoint.step}")
+        trainer.run()
+        score_best(run, corpus, monitor)
+
+
+def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:
+    """Scores the best checkpoint on all test sets, unless that has been done."""
+    translator = Translator.load(run)
+    assert translator.checkpoint is not None and translator.config is not None
+    names = list(corpus.test)
+    results = read_results(run)
+    done = results.get("provenance", {}).get("checkpoint") == translator.checkpoint.directory.name
+    if done and set(names) <= set(results.get("sets", {})):
+        monitor.message(f"{run}: nothing left to do, scored at step {translator.checkpoint.step}")
+    else:
+        results = score_sets(translator, corpus, names, run, monitor.message)
+    monitor.results(results, dataclasses.asdict(translator.config), translator.checkpoint.step)
+
+
+def prepare_run_directory(config: TrainConfig) -> Path:
+    """Makes the run directory and keeps the config in it; the run of another config is refused.
+
+    Budgets, logging and device may differ from those of the run that is continued: they do not change what is trained.
+    """
+    run = Path(config.run.dir).expanduser()
+    kept = run / CONFIG_FILE
+    if kept.exists():
+        before = load_config(kept)
+        for path in differences(before, config):
+            raise RequestError(
+                f"run.dir={run} holds a run with another {path}; give that value, or another run.dir"
+            )
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        save_config(config, kept)
+    except OSError as error:
+        raise WorkError(f"run.dir={run} cannot be written: {cause_of(error)}") from error
+    return run
+
+
+FREE_KEYS = ("run", "search", "validation.samples", "trainer.max_steps", "trainer.max_epochs", "trainer.max_minutes",
+             "trainer.patience", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.save_every",
+             "trainer.keep_last", "trainer.max_skipped_steps", "data.dir", "data.cache", "data.downloads")
+
+
+def differences(before: TrainConfig, after: TrainConfig) -> list[str]:
+    """The keys whose values differ in a way that changes what is trained."""
+
+    def compare(left: Any, right: Any, path: str) -> list[str]:
+        if path in FREE_KEYS:
+            return []
+        if isinstance(left, dict) and isinstance(right, dict):
+            keys = [key for key in (left | right)]
+            return [
+                found
+                for key in keys
+                for found in compare(left.get(key), right.get(key), f"{path}.{key}" if path else str(key))
+            ]
+        return [path] if left != right else []
+
+    return compare(dataclasses.asdict(before), dataclasses.asdict(after), "")
+
+
+def prepare_tokenizer(config: TrainConfig, corpus: Corpus, run: Path) -> Tokenizer:
+    """The run's tokenizer: the one it has, or a new one trained on the training split."""
+    try:
+        return Tokenizer.load(run)
+    except RequestError:
+        return Tokenizer.train(config.tokenizer, corpus.training_pairs(), run, say)
+
+
+def corpus_identity(corpus: Corpus) -> dict[str, str]:
+    """SHA-256 of every file of the training and validation splits."""
+    files = [*corpus.train, *corpus.valid]
+    return {path.name: sha256_of(path) for pair in files for path in (pair.source, pair.target)}
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    print(text, file=sys.stderr, flush=True)

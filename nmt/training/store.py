@@ -1,0 +1,73 @@
+"""A run directory as training sees it: where its checkpoints go, and what it continues from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from nmt.config import TrainConfig
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import WorkError
+from nmt.training.checkpoint import BEST, Checkpoint, point, prune, save_checkpoint, step_directories
+
+
+class RunStore:
+    """The checkpoints of one run.
+
+    Args:
+        run: the run directory.
+        facts: what each checkpoint's meta.json also says: data identity, parameters, versions.
+        keep_last: latest checkpoints that are kept, besides the best.
+    """
+
+    def __init__(self, run: Path, facts: dict[str, Any], keep_last: int) -> None:
+        self.checkpoints = run / "checkpoints"
+        self.facts = facts
+        self.keep_last = keep_last
+
+    def save(
+        self,
+        config: TrainConfig,
+        tokenizer: Tokenizer,
+        weights: dict[str, Tensor],
+        state: dict[str, Any],
+        progress: dict[str, Any],
+        metrics: dict[str, float] | None,
+        best: bool,
+    ) -> None:
+        """Saves a checkpoint, points `last` and, where it is the best so far, `best` to it, and removes old ones."""
+        meta = {**progress, "valid": metrics, **self.facts}
+        step = meta.pop("step")
+        directory = save_checkpoint(self.checkpoints, step, weights, state, config, tokenizer, meta)
+        if best:
+            point(self.checkpoints, BEST, directory.name)
+        prune(self.checkpoints, self.keep_last)
+
+    def latest(self, report: Callable[[str], None]) -> Checkpoint | None:
+        """The latest checkpoint that is whole; a damaged one is named and passed over.
+
+        Raises:
+            WorkError: there are checkpoints, and all are damaged.
+        """
+        damaged: WorkError | None = None
+        for directory in reversed(step_directories(self.checkpoints)):
+            try:
+                checkpoint = Checkpoint.open(directory)
+            except WorkError as error:
+                damaged = error
+                report(f"{error}; trying the one before")
+                continue
+            self._mend_best(checkpoint)
+            return checkpoint
+        if damaged is not None:
+            raise damaged
+        return None
+
+    def _mend_best(self, checkpoint: Checkpoint) -> None:
+        """Points `best` where this checkpoint says: a crash may have come between saving and pointing."""
+        best = self.checkpoints / f"step_{checkpoint.meta['best_step']:08d}"
+        if best.is_dir():
+            point(self.checkpoints, BEST, best.name)

@@ -1,0 +1,336 @@
+"""The training loop: `Trainer.run` is the order in which things happen.
+
+Exactness shapes it. Which pairs are in which batch is a function of (seed, epoch), the learning rate of the step, and
+all other chance of (seed, step): each step seeds PyTorch's generators anew. So the state that a continuation needs is
+small, and a run that was interrupted, wherever, goes on to the same numbers as one that was not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nmt.config import TrainConfig
+from nmt.data.batching import Batch, make_batch, padding_share, plan_batches
+from nmt.data.encoded import EncodedCorpus, draw_segmentations
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import WorkError
+from nmt.models.base import TranslationModel
+from nmt.training.device import autocast
+from nmt.training.interruption import Interrupted, Interruption
+from nmt.training.loss import label_smoothed_loss
+from nmt.training.monitor import Monitor, budget_progress
+from nmt.training.optim import WeightAverage, build_optimizer, build_schedule
+from nmt.training.store import RunStore
+from nmt.training.validation import Stopped, Validator
+
+
+@dataclass
+class Progress:
+    """How far a run is: all that changes from step to step, besides weights and optimizer."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    """Batches of this epoch's plan that are done."""
+    tokens: int = 0
+    """Target tokens trained on, end marks included."""
+    seconds: float = 0.0
+    validated_step: int = 0
+    best_bleu: float = -1.0
+    best_step: int = 0
+    validations_without_gain: int = 0
+    skipped_in_a_row: int = 0
+    skipped: int = 0
+
+
+class Window:
+    """Sums over the steps since the last line of metrics; they stay on the device until the line is due."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(4, device=device)  # loss, cross-entropy, correct, gradient norm
+        self.tokens = self.positions = self.steps = 0
+        self.began = time.perf_counter()
+
+    def metrics(self, lr: float) -> dict[str, float]:
+        loss, cross_entropy, correct, norm = self.sums.tolist()
+        tokens = max(1, self.tokens)
+        return {
+            "loss": loss / tokens,
+            "perplexity": float(np.exp(min(cross_entropy / tokens, 100.0))),
+            "accuracy": correct / tokens,
+            "gradient_norm": norm / max(1, self.steps),
+            "lr": lr,
+            "target_tokens_per_s": self.tokens / (time.perf_counter() - self.began),
+            "padding_share": 1 - self.tokens / max(1, self.positions),
+        }
+
+
+class Trainer:
+    """One training run, from wherever its store left off to the end of its budget."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        model: TranslationModel,
+        tokenizer: Tokenizer,
+        corpus: EncodedCorpus,
+        validator: Validator,
+        store: RunStore,
+        monitor: Monitor,
+        device: torch.device,
+    ) -> None:
+        self.config = config
+        self.model = model
+        self.tokenizer = tokenizer
+        self.corpus = corpus
+        self.validator = validator
+        self.store = store
+        self.monitor = monitor
+        self.device = device
+        self.optimizer = build_optimizer(config.optimizer, model)
+        self.schedule = build_schedule(config.schedule, config.trainer.max_steps)
+        decay = config.trainer.ema_decay
+        self.average = WeightAverage(model, decay) if decay else None
+        self.progress = Progress()
+        self.interruption = Interruption()
+        self._saved_step = -1
+        self.plan: list[NDArray[np.int64]] = []
+        self.epoch_corpus = corpus
+
+    def run(self) -> None:
+        """Trains until a budget is used up or patience is lost.
+
+        Raises:
+            Interrupted: after SIGINT or SIGTERM, with the state saved.
+            WorkError: too many steps in a row without a finite gradient, out of memory, or a full disk.
+        """
+        self._plan_epoch()
+        window = Window(self.device)
+        with self.interruption:
+            self._clock = time.perf_counter()
+            while True:
+                finished = self._finished()
+                if self._validation_due(finished) and not self._stopping():
+                    self._validate()
+                    window = Window(self.device)
+                if self._stopping():
+                    self._save()
+                    raise Interrupted(self.interruption.received or 0, f"stopped at step {self.progress.step}, saved")
+                if finished:
+                    return
+                lr = self._step(window)
+                self._tick()
+                if self.progress.step % self.config.trainer.log_every == 0:
+                    self.monitor.training(*self._counts(), window.metrics(lr), *self._budget())
+                    window = Window(self.device)
+                else:
+                    self.monitor.advance(self.progress.step, self.progress.seconds, *self._budget())
+                if self.progress.step % self.config.trainer.save_every == 0:
+                    self._save()
+
+    # One step --------------------------------------------------------------------------------------------------
+
+    def _step(self, window: Window) -> float:
+        """Forward, backward and update over `batch.accumulate` batches; returns the learning rate."""
+        progress, trainer = self.progress, self.config.trainer
+        step = progress.step + 1
+        lr = self.config.optimizer.lr * self.schedule(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        batches = list(self._next_batches())
+        tokens = sum(batch.target_tokens for batch in batches)
+        for number, batch in enumerate(batches):
+            torch.manual_seed(mixed_seed(trainer.seed, step, number))
+            self._accumulate(batch, tokens, window)
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.model.parameters(), trainer.clip_norm if trainer.clip_norm is not None else torch.inf
+        )
+        if torch.isfinite(norm):
+            self.optimizer.step()
+            progress.skipped_in_a_row = 0
+        else:
+            self._skip(step)
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.average is not None:
+            self.average.update(step)
+        progress.step = step
+        progress.tokens += tokens
+        window.sums[3] += norm
+        window.tokens += tokens
+        window.steps += 1
+        return lr
+
+    def _accumulate(self, batch: Batch, tokens: int, window: Window) -> None:
+        """Adds a batch's gradient, normalised by the tokens of the whole step, not by those of the batch."""
+        try:
+            on_device = batch.to(self.device)
+            with autocast(self.config.trainer.precision, self.device):
+                hidden_BTD = self.model(on_device)
+            sums = label_smoothed_loss(
+                hidden_BTD, self.model.output, on_device.target_output_BT, self.config.loss.label_smoothing
+            )
+            (sums.loss / tokens).backward()  # type: ignore[no-untyped-call]
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            rows, width = batch.target_output_BT.shape
+            raise WorkError(
+                f"out of memory with a batch of {rows} pairs of up to {max(width, batch.source_BS.shape[1])} pieces: "
+                f"lower batch.tokens={self.config.batch.tokens} and raise batch.accumulate instead"
+            ) from error
+        window.sums[:3] += torch.stack((sums.loss.detach(), sums.cross_entropy, sums.correct))
+        window.positions += batch.target_output_BT.numel()
+
+    def _skip(self, step: int) -> None:
+        """Leaves the weights as they are; gives up after too many such steps in a row."""
+        progress, limit = self.progress, self.config.trainer.max_skipped_steps
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+        self.monitor.message(f"step {step}: the gradient is not finite, the step is skipped")
+        if progress.skipped_in_a_row >= limit:
+            raise WorkError(
+                f"{limit} steps in a row without a finite gradient, the last one step {step}: lower optimizer.lr="
+                f"{self.config.optimizer.lr:g} or use trainer.precision=float32; earlier checkpoints are kept"
+            )
+
+    # Data ------------------------------------------------------------------------------------------------------
+
+    def _plan_epoch(self) -> None:
+        """The batches of the current epoch, a function of seed and epoch."""
+        config, epoch = self.config, self.progress.epoch
+        if config.tokenizer.sampling:
+            self.epoch_corpus = draw_segmentations(self.corpus, self.tokenizer, config, epoch)
+        lengths = (self.epoch_corpus.source.lengths, self.epoch_corpus.target.lengths)
+        self.plan = plan_batches(*lengths, config.batch.tokens, config.trainer.seed, epoch)
+        if epoch == 0:
+            share = padding_share(self.plan, *lengths)
+            self.monitor.message(f"{len(self.plan)} batches an epoch, {share:.1%} padding")
+
+    def _next_batches(self) -> Iterator[Batch]:
+        """The batches of one step, all of one epoch; the last step of an epoch may have fewer."""
+        progress = self.progress
+        if progress.batch >= len(self.plan):
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            self._plan_epoch()
+        chosen = self.plan[progress.batch : progress.batch + self.config.batch.accumulate]
+        progress.batch += len(chosen)
+        for indices in chosen:
+            source, target = self.epoch_corpus.source, self.epoch_corpus.target
+            yield make_batch([source[i] for i in indices], [target[i] for i in indices])
+
+    # Budget ----------------------------------------------------------------------------------------------------
+
+    def _finished(self) -> bool:
+        progress, trainer = self.progress, self.config.trainer
+        return (
+            (trainer.max_steps is not None and progress.step >= trainer.max_steps)
+            or (trainer.max_epochs is not None and self._epochs() >= trainer.max_epochs)
+            or (trainer.max_minutes is not None and progress.seconds >= 60 * trainer.max_minutes)
+            or (trainer.patience is not None and progress.validations_without_gain >= trainer.patience)
+        )
+
+    def _epochs(self) -> float:
+        return self.progress.epoch + self.progress.batch / max(1, len(self.plan))
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self.progress.seconds += now - self._clock
+        self._clock = now
+
+    def _counts(self) -> tuple[int, float, float, int]:
+        return self.progress.step, self._epochs(), self.progress.seconds, self.progress.tokens
+
+    def _budget(self) -> tuple[float | None, str]:
+        trainer, progress = self.config.trainer, self.progress
+        return budget_progress(
+            progress.step, self._epochs(), progress.seconds / 60,
+            trainer.max_steps, trainer.max_epochs, trainer.max_minutes,
+        )
+
+    def _stopping(self) -> bool:
+        return self.interruption.received is not None
+
+    # Validation and saving -------------------------------------------------------------------------------------
+
+    def _validation_due(self, finished: bool) -> bool:
+        step = self.progress.step
+        return step > self.progress.validated_step and (finished or step % self.config.validation.every == 0)
+
+    def _validate(self) -> None:
+        """Validates the averaged weights, records the scores, and saves; interrupted, it is made up for on resuming."""
+        progress = self.progress
+        try:
+            with Averaged(self.average):
+                found = self.validator(self.model, self.device, self._stopping)
+        except Stopped:
+            return
+        self._tick()
+        bleu = found.metrics["bleu"]
+        progress.validated_step = progress.step
+        gained = bleu > progress.best_bleu
+        progress.validations_without_gain = 0 if gained else progress.validations_without_gain + 1
+        if gained:
+            progress.best_bleu, progress.best_step = bleu, progress.step
+        self.monitor.validation(
+            *self._counts(), found.metrics, found.samples, found.alignments, found.warnings
+        )
+        self._save(found.metrics, best=gained)
+
+    def _save(self, metrics: dict[str, float] | None = None, best: bool = False) -> None:
+        """Saves the state unless that has been done since the last step; a validation always saves."""
+        if metrics is None and self._saved_step == self.progress.step:
+            return
+        self._tick()
+        self._saved_step = self.progress.step
+        with Averaged(self.average):
+            weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        self.store.save(self.config, self.tokenizer, weights, self.state(), asdict(self.progress), metrics, best)
+
+    def state(self) -> dict[str, Any]:
+        """What an exact continuation needs; plain enough for `weights_only` loading."""
+        state: dict[str, Any] = {"progress": asdict(self.progress), "optimizer": self.optimizer.state_dict()}
+        if self.average is not None:  # then the checkpoint's weights are the averages, and these the raw ones
+            state["weights"] = {name: p.detach() for name, p in self.model.named_parameters()}
+        return state
+
+    def restore(self, weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        """Continues from what `state` and the checkpoint's weights hold; the model has those weights already."""
+        self.progress = Progress(**state["progress"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            names = [name for name, _ in self.model.named_parameters()]
+            with torch.no_grad():
+                for name, parameter, average in zip(names, self.average.parameters, self.average.averages, strict=True):
+                    average.copy_(weights[name])
+                    parameter.copy_(state["weights"][name])
+
+
+class Averaged:
+    """A context in which a model has its averaged weights."""
+
+    def __init__(self, average: WeightAverage | None) -> None:
+        self.average = average
+
+    def __enter__(self) -> None:
+        if self.average is not None:
+            self.average.swap()
+
+    def __exit__(self, *_: object) -> None:
+        if self.average is not None:
+            self.average.swap()
+
+
+def mixed_seed(seed: int, step: int, number: int) -> int:
+    """A generator seed of its own for each batch of each step."""
+    return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0])
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -1,0 +1,121 @@
+"""Validation by real decoding: BLEU and chrF of translations, and the loss, on text the model is not trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nmt.config import TrainConfig
+from nmt.data.batching import make_batch
+from nmt.data.corpus import Corpus
+from nmt.data.encoded import EncodedCorpus, encode_pairs, report_unknown
+from nmt.data.filter import is_blank
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.translator import Translator, length_batches
+from nmt.evaluation.alignment import Alignment
+from nmt.evaluation.metrics import corpus_scores
+from nmt.models.base import TranslationModel
+from nmt.training.device import autocast
+from nmt.training.loss import label_smoothed_loss
+from nmt.training.monitor import Sample
+
+
+class Stopped(Exception):
+    """Raised in the middle of a validation when the run has been asked to stop."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What a validation found."""
+
+    metrics: dict[str, float]
+    """bleu, chrf, loss (cross-entropy in nats a token), perplexity, length_ratio, seconds."""
+    samples: list[Sample]
+    alignments: list[Alignment]
+    warnings: tuple[str, ...]
+
+
+class Validator:
+    """The validation set, read and encoded once."""
+
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig, report: Callable[[str], None]) -> None:
+        limit = config.validation.sentences
+        pairs = [pair for files in corpus.valid for pair in files][:limit]
+        self.sources = [source for source, _ in pairs]
+        self.references = [line for files in corpus.valid for line in files.references()][:limit]
+        self.encoded: EncodedCorpus = encode_pairs(pairs, tokenizer)
+        report_unknown("valid", self.encoded, report)
+        self.tokenizer = tokenizer
+        self.config = config
+        self.target_language = corpus.target_language
+
+    def __call__(
+        self, model: TranslationModel, device: torch.device, should_stop: Callable[[], bool] = lambda: False
+    ) -> Validation:
+        """Validates a model, which is in evaluation mode meanwhile.
+
+        Raises:
+            Stopped: when `should_stop` says so between two batches.
+        """
+        began = time.perf_counter()
+        was_training = model.training
+        model.eval()
+        try:
+            loss = self._loss(model, device, should_stop)
+            search = dataclasses.replace(
+                self.config.search, beam_size=self.config.validation.beam_size, n_best=1, sampling=False
+            )
+            translator = Translator(model, self.tokenizer, search, device)
+            hypotheses = self._translate(translator, should_stop)
+            shown = [i for i in range(len(self.sources)) if not is_blank(self.sources[i])]
+            shown = shown[: self.config.validation.samples]
+            aligned = translator.translate([self.sources[i] for i in shown], alignments=True) if model.attends else []
+        finally:
+            model.train(was_training)
+        scores = corpus_scores(hypotheses, self.references, target_language=self.target_language)
+        metrics = {
+            "bleu": scores.bleu,
+            "chrf": scores.chrf,
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 100.0)),
+            "length_ratio": scores.statistics.length_ratio or 0.0,
+            "validation_seconds": time.perf_counter() - began,
+        }
+        samples = [Sample(self.sources[i], hypotheses[i], self.references[i]) for i in shown]
+        alignments = [t.alignment.words() for t in aligned if t.alignment is not None]
+        return Validation(metrics, samples, alignments, scores.statistics.warnings)
+
+    def _translate(self, translator: Translator, should_stop: Callable[[], bool]) -> list[str]:
+        hypotheses = ["" for _ in self.sources]
+        asked = [i for i, source in enumerate(self.sources) if not is_blank(source)]
+        sources = [self.encoded.source[i].tolist() for i in asked]
+        for places, found in translator.search_ids(sources, translator.search):
+            if should_stop():
+                raise Stopped
+            for place, best in zip(places, found, strict=True):
+                hypotheses[asked[place]] = self.tokenizer.decode(best[0].tokens)
+        return hypotheses
+
+    @torch.inference_mode()
+    def _loss(self, model: TranslationModel, device: torch.device, should_stop: Callable[[], bool]) -> float:
+        """Mean cross-entropy a target token, without label smoothing."""
+        source, target = self.encoded.source, self.encoded.target
+        lengths = np.maximum(source.lengths, target.lengths).tolist()
+        total = torch.zeros((), dtype=torch.float64)
+        tokens = 0
+        for places in length_batches(lengths, self.config.batch.tokens):
+            if should_stop():
+                raise Stopped
+            batch = make_batch([source[i] for i in places], [target[i] for i in places]).to(device)
+            with autocast(self.config.trainer.precision, device):
+                hidden_BTD = model(batch)
+            sums = label_smoothed_loss(hidden_BTD, model.output, batch.target_output_BT, 0.0)
+            total += sums.cross_entropy.cpu()
+            tokens += batch.target_tokens
+        return float(total) / max(1, tokens)

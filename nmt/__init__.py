@@ -1,1 +1,29 @@
-"""Train, compare and use English–French translation models, from the fixed-context LSTM to the Transformer."""
+"""Train, compare and use English–French translation models, from the fixed-context LSTM to the Transformer.
+
+import nmt
+translator = nmt.load("runs/quickstart")
+[translation] = translator.translate(["The old man reads a book."], beam_size=5)
+print(translation.text, translation.score)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nmt.decoding.translator import Translator
+
+__all__ = ["load"]
+
+
+def load(run: Path | str, device: str = "auto") -> Translator:
+    """The translator of a run directory (its best checkpoint) or of a checkpoint directory.
+
+    Raises:
+        nmt.errors.RequestError: nothing to load there, or files that do not belong together.
+        nmt.errors.WorkError: a damaged file.
+    """
+    from nmt.decoding.translator import Translator  # brings PyTorch, which `nmt --help` need not wait for
+
+    return Translator.load(run, device)

@@ -39,9 +39,7 @@ class ModelConfig:
     family: str = key("???", "which model this is", choices=("lstm", "bahdanau", "luong", "transformer"))
     name: str = key("???", "name of the preset, used in the names of run directories")
     dropout: float = key(0.2, "share of activations set to zero in training", at_least=0, below=1)
-    tie_embeddings: bool = key(
-        True, "source, target and output embeddings are one matrix (needs a joint tokenizer)"
-    )
+    tie_embeddings: bool = key(True, "source, target and output embeddings are one matrix (needs a joint tokenizer)")
 
 
 @dataclass
@@ -178,16 +176,18 @@ class TokenizerConfig:
 
     model: str = key("unigram", "segmentation algorithm", choices=("unigram", "bpe"))
     joint: bool = key(True, "one vocabulary for both languages")
-    vocab_size: int = key(8_000, "pieces, of each language where not joint; shrinks to what the corpus can fill",
-                          at_least=16)
+    vocab_size: int = key(
+        8_000, "pieces, of each language where not joint; shrinks to what the corpus can fill", at_least=16
+    )
     sample: int = key(1_000_000, "most sentences (of either language) that the tokenizer is trained on", at_least=1)
     character_coverage: float = key(1.0, "share of characters covered by the vocabulary", above=0, at_most=1)
     normalization: str = key("nmt_nfkc", "SentencePiece's text normalisation", choices=("nmt_nfkc", "nfkc", "identity"))
     byte_fallback: bool = key(False, "unknown characters become their UTF-8 bytes instead of the unknown piece")
     user_defined_symbols: list[str] = key(list, "strings that are always one piece, such as placeholders")
     sampling: bool = key(False, "draw a new segmentation of each training sentence in each epoch")
-    sampling_alpha: float = key(0.1, "unigram: smoothing of the draw; bpe: probability of skipping a merge",
-                                above=0, at_most=1)
+    sampling_alpha: float = key(
+        0.1, "unigram: smoothing of the draw; bpe: probability of skipping a merge", above=0, at_most=1
+    )
 
 
 @dataclass
@@ -226,11 +226,13 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The learning rate as a share of its peak, a function of the step alone."""
 
-    name: str = key("inverse_sqrt", "shape after the warm-up",
-                    choices=("constant", "inverse_sqrt", "linear", "cosine", "halving"))
+    name: str = key(
+        "inverse_sqrt", "shape after the warm-up", choices=("constant", "inverse_sqrt", "linear", "cosine", "halving")
+    )
     warmup: int = key(1_000, "steps over which the rate rises linearly to its peak", at_least=0)
-    total: int | None = key(None, "linear, cosine: step at which the floor is reached; null: trainer.max_steps",
-                            at_least=1)
+    total: int | None = key(
+        None, "linear, cosine: step at which the floor is reached; null: trainer.max_steps", at_least=1
+    )
     floor: float = key(0.0, "linear, cosine: last share of the peak", at_least=0, at_most=1)
     start: int = key(10_000, "halving: step after which the rate is halved", at_least=0)
     interval: int = key(1_000, "halving: steps between halvings", at_least=1)
@@ -251,22 +253,27 @@ class TrainerConfig:
         f"budget in passes over the training pairs; null: no limit, or {DEFAULT_EPOCHS} where no other budget is given",
         at_least=1,
     )
-    max_minutes: float | None = key(None, "budget in minutes, validation and resumed time included; null: no limit",
-                                    above=0)
-    patience: int | None = key(None, "validations without a better BLEU after which training stops; null: never",
-                               at_least=1)
+    max_minutes: float | None = key(
+        None, "budget in minutes, validation and resumed time included; null: no limit", above=0
+    )
+    patience: int | None = key(
+        None, "validations without a better BLEU after which training stops; null: never", at_least=1
+    )
     device: str = key("auto", "auto takes a GPU where there is one", choices=("auto", "cpu", "cuda"))
-    precision: str = key("auto", "auto is bfloat16 on a GPU that computes with it, float32 elsewhere",
-                         choices=("auto", "float32", "bfloat16"))
+    precision: str = key(
+        "auto",
+        "auto is bfloat16 on a GPU that computes with it, float32 elsewhere",
+        choices=("auto", "float32", "bfloat16"),
+    )
     threads: int | None = key(None, "CPU threads; null: PyTorch's choice", at_least=1)
     clip_norm: float | None = key(1.0, "greatest gradient norm; null: no clipping", above=0)
-    ema_decay: float = key(0.999, "decay of the moving average of the weights that is validated and saved; 0: none",
-                           at_least=0, below=1)
+    ema_decay: float = key(
+        0.999, "decay of the moving average of the weights that is validated and saved; 0: none", at_least=0, below=1
+    )
     log_every: int = key(50, "steps between lines of training metrics", at_least=1)
     save_every: int = key(1_000, "steps between checkpoints; one is also saved at each validation", at_least=1)
     keep_last: int = key(2, "latest checkpoints that are kept, besides the best one", at_least=1)
-    max_skipped_steps: int = key(10, "steps in a row with a non-finite gradient after which training stops",
-                                 at_least=1)
+    max_skipped_steps: int = key(10, "steps in a row with a non-finite gradient after which training stops", at_least=1)
 
 
 @dataclass
@@ -285,8 +292,11 @@ class SearchConfig:
 
     beam_size: int = key(5, "hypotheses kept; 1 is greedy search", at_least=1)
     n_best: int = key(1, "hypotheses returned; at most beam_size", at_least=1)
-    length_penalty: str = key("average", "what a log-probability is divided by: nothing, length^alpha, or "
-                              "((5 + length) / 6)^alpha", choices=("none", "average", "gnmt"))
+    length_penalty: str = key(
+        "average",
+        "what a log-probability is divided by: nothing, length^alpha, or ((5 + length) / 6)^alpha",
+        choices=("none", "average", "gnmt"),
+    )
     length_alpha: float = key(1.0, "exponent of the length penalty", at_least=0)
     min_length: int = key(1, "fewest pieces before the end mark", at_least=0)
     max_length_ratio: float = key(2.0, "most target pieces: ratio times the source pieces, plus the extra", at_least=0)
@@ -302,8 +312,10 @@ class SearchConfig:
 class RunConfig:
     """Where the run is kept."""
 
-    dir: str = key("runs/${model.name}-${data.name}-${now:%Y%m%d-%H%M%S}",
-                   "run directory; one that holds a checkpoint is continued")
+    dir: str = key(
+        "runs/${model.name}-${data.name}-${now:%Y%m%d-%H%M%S}",
+        "run directory; one that holds a checkpoint is continued",
+    )
     notes: str = key("", "free text that is kept with the results")
 
 

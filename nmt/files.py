@@ -154,15 +154,25 @@ def _make_temporary(path: Path, *, directory: bool) -> tuple[Path, int]:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         if directory:
             temporary.mkdir()
-            descriptor = os.open(temporary, os.O_RDONLY)
         else:
-            descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        with contextlib.suppress(OSError):  # a network file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Between its making and its locking, somebody's remove_leftovers may have taken it for one.
-        if temporary.exists():
-            return temporary, descriptor
-        os.close(descriptor)
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        # Between its making and its locking, another writer's remove_leftovers may take it for one: then once more.
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(temporary, os.O_RDONLY if directory else os.O_RDWR)
+            if _lock(descriptor) and temporary.exists():
+                return temporary, descriptor
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether nobody else holds the lock; where a network file system knows no locks, nobody does."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _move_into_place(temporary: Path, path: Path, replace: bool) -> None:

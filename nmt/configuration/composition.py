@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from nmt.config import DEFAULT_EPOCHS, TrainConfig
 from nmt.configuration.checks import check
-from nmt.configuration.mistakes import diagnose, normalised, not_composed, parse, unresolved
+from nmt.configuration.mistakes import diagnose, in_quotes, normalised, not_composed, parse, unresolved
 from nmt.configuration.store import CONFIG_NAME, VERSION_BASE, config_directory, register_schemas
 from nmt.errors import RequestError
 
@@ -146,7 +146,6 @@ def _hydra(config_dir: Path | None) -> Iterator[list[str]]:
     if config_dir is not None:
         if not config_dir.is_dir():
             raise RequestError(f"--config-dir {config_dir}: no such folder")
-        escaped = str(config_dir.absolute()).replace("\\", "\\\\").replace('"', '\\"')
-        always = [f'hydra.searchpath=["file://{escaped}"]']
+        always = [f"hydra.searchpath=[{in_quotes(f'file://{config_dir.absolute()}')}]"]
     with initialize_config_dir(str(config_directory()), version_base=VERSION_BASE, job_name="nmt"):
         yield always

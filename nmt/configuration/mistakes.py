@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -52,9 +53,19 @@ def normalised(overrides: Iterable[str]) -> list[str]:
         if key in groups():
             text = text.lstrip("+")
         elif any(key == path or key.startswith(f"{path}.") for path in mappings):
-            text = "++" + text.lstrip("+")
+            text = "++" + _entry_as_mapping(text.lstrip("+"))
         texts.append(text)
     return texts
+
+
+def _entry_as_mapping(text: str) -> str:
+    """`data.test.NAME.source=F` as `data.test={NAME: {source: F}}`, the form that makes a typed entry where none is."""
+    key, _, value = text.partition("=")
+    parts = key.split(".")
+    if len(parts) != 4 or not value:
+        return text
+    section, mapping, name, last = parts
+    return f"{section}.{mapping}={{{name}: {{{last}: {value}}}}}"
 
 
 def diagnose(overrides: Sequence[str], compose: Compose, node: Any = None) -> RequestError | None:
@@ -64,11 +75,12 @@ def diagnose(overrides: Sequence[str], compose: Compose, node: Any = None) -> Re
     """
     parsed = parse(overrides)
     chosen = [override for override in parsed if _is_group(override)]
+    search_path = [text for text in overrides if text.startswith("hydra.searchpath=")]
     for override in chosen:
-        refusal = _option_mistake(override)
+        refusal = _option_mistake(override, search_path)
         if refusal:
             return refusal
-    texts = [override.input_line for override in chosen]
+    texts = [*search_path, *(override.input_line for override in chosen)]
     if node is None:
         try:
             node = compose(texts)
@@ -136,8 +148,7 @@ def _quoted(text: str) -> str | None:
 
     key, _, value = text.partition("=")
     mark = "'" if '"' in value and "'" not in value else '"'
-    escaped = value.replace(mark, f"\\{mark}")
-    candidate = f"{key}={mark}{escaped}{mark}"
+    candidate = f"{key}={in_quotes(value, mark)}"
     try:
         read = OverridesParser.create().parse_override(candidate)
     except HydraException:
@@ -145,7 +156,13 @@ def _quoted(text: str) -> str | None:
     return shlex.quote(candidate) if not read.is_sweep_override() and read.value() == value else None
 
 
-def _option_mistake(override: Any) -> RequestError | None:
+def in_quotes(value: str, mark: str = '"') -> str:
+    """A text as Hydra's grammar quotes it: backslashes are doubled before a quotation mark, and only there."""
+    escaped = re.sub(rf"(\\*)({mark}|\Z)", lambda found: found[1] * 2 + (f"\\{mark}" if found[2] else ""), value)
+    return f"{mark}{escaped}{mark}"
+
+
+def _option_mistake(override: Any, search_path: list[str]) -> RequestError | None:
     """A preset that does not exist, in a group that does or does not."""
     from hydra.core.global_hydra import GlobalHydra
 
@@ -153,7 +170,9 @@ def _option_mistake(override: Any) -> RequestError | None:
     if override.is_delete() or override.package is not None:
         return RequestError(f"{override.input_line}: choose a preset as in {group}=NAME")
     options = [
-        name for name in GlobalHydra.instance().config_loader().get_group_options(group) if not name.startswith("base_")
+        name
+        for name in GlobalHydra.instance().config_loader().get_group_options(group, overrides=search_path)
+        if not name.startswith("base_")
     ]
     if not options:
         return _unknown(group)
@@ -232,6 +251,9 @@ def _unknown(path: str, keys: dict[str, Key] | None = None) -> RequestError:
         owners = ", ".join(f"{path.partition('.')[0]}={name}" for name in elsewhere[open_above])
         return RequestError(f"{path}: this run has no such key; it belongs to {owners}")
     known = [*(keys if keys is not None else elsewhere), *groups()]
+    namesakes = [name for name in known if name.rpartition(".")[2] == path]
+    if len(namesakes) > 1:
+        return RequestError(f"{path}: no such key; did you mean one of {', '.join(namesakes)}?")
     near = _nearest(path, known) or _nearest(path, list(elsewhere))
     if near is None:
         return RequestError(f"{path}: no such key; `nmt train --help` lists them all")
@@ -244,7 +266,7 @@ def _nearest(path: str, known: Sequence[str]) -> str | None:
     """The most similar name; a last part that is right, or nearly, outweighs a section that is wrong or left out."""
     last = path.rpartition(".")[2]
     lasts = {name.rpartition(".")[2]: name for name in reversed(known)}
-    words = [name for name in lasts if last in name.split("_")]
+    words = sorted((name for name in lasts if last in name.split("_")), key=len)
     attempts = (
         difflib.get_close_matches(path, known, n=1, cutoff=0.8),
         [lasts[last]] if last in lasts else [],

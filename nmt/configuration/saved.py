@@ -42,7 +42,8 @@ def load_config(path: Path) -> TrainConfig:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark else ""
-        raise RequestError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from error
+        problem = " ".join(str(getattr(error, "problem", error)).split())
+        raise RequestError(f"{path}{line}: not YAML: {problem}") from error
     try:
         config = cast(TrainConfig, _section(TrainConfig, content, ""))
         check(config)

@@ -90,9 +90,11 @@ class Key:
         return (f"{text}, or null" if bounds else f"{text} or null") if self.optional else text
 
     def violation(self, value: Any) -> bool:
-        """Whether a value of the right type is outside the bounds or the choices."""
+        """Whether a value is of another type, outside the bounds or none of the choices."""
         if value is None:
             return not self.optional
+        if not _fits(self.type, value):
+            return True
         tests: dict[str, Any] = {
             "choices": lambda bound: value in bound,
             "at_least": lambda bound: value >= bound,
@@ -137,6 +139,20 @@ def all_keys() -> dict[str, dict[str, Key]]:
                 if "" not in found.get(key.path, {}):
                     found.setdefault(key.path, {})[name] = key
     return found
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a value is of a type; whole numbers are numbers, true and false are not."""
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is list:
+        return isinstance(value, list) and all(_fits(arguments[0], member) for member in value)
+    if typing.get_origin(hint) is dict:
+        return isinstance(value, dict) and all(
+            isinstance(name, str) and _fits(arguments[1], member) for name, member in value.items()
+        )
+    if hint in (int, float):
+        return isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
+    return isinstance(value, hint)
 
 
 def _in_words(hint: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 from nmt.config import TrainConfig
@@ -55,5 +56,5 @@ def _description(path: Path) -> str:
             break
         if not text.startswith("@package"):
             words += text.split()
-    sentence, _, _ = " ".join(words).partition(". ")
+    sentence = re.split(r"\.\s(?=[A-Z])", " ".join(words))[0]  # not at "et al. 2017"
     return sentence.removesuffix(".")

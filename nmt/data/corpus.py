@@ -33,7 +33,7 @@ MAX_LINE_BYTES = 16 * 2**20
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_LINE_BREAKS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 # Lines ------------------------------------------------------------------------------------------------------------
@@ -48,8 +48,18 @@ def read_lines(path: Path | str) -> Iterator[str]:
     Raises RequestError naming file and line: not UTF-8, a NUL byte, a line above MAX_LINE_BYTES, a damaged gzip file.
     """
     for number, line in _byte_lines(path):
-        text = _decoded(path, number, line.removeprefix(_BOM) if number == 1 else line)
-        yield unicodedata.normalize("NFC", _LINE_BREAKS.sub(" ", text))
+        yield decoded_line(path, number, line)
+
+
+def decoded_line(name: Path | str, number: int, line: bytes) -> str:
+    """One line of `read_lines` from its bytes, its LF optional. Raises RequestError with name and number."""
+    text = _decoded(name, number, line.removeprefix(_BOM) if number == 1 else line)
+    return clean_line(text)
+
+
+def clean_line(text: str) -> str:
+    """A text as models get it: NFC, and one line whatever it contains."""
+    return unicodedata.normalize("NFC", _LINE_BREAKS.sub(" ", text))
 
 
 def reference_lines(path: Path | str) -> list[str]:

@@ -5,8 +5,8 @@ that appears when it is complete. The directory is named by a hash of all that i
 data, filter and tokenizer are encoded once. A Python list of a million sentences would be copied, page by page, into
 every process that only looks at it; a mapped file is shared.
 
-With `tokenizer.sampling`, the texts are kept too, and `draw_segmentations` makes the ids of an epoch from them: of the
-whole epoch at once, so that the batch plan knows the lengths that it plans for.
+With `tokenizer.sampling`, `draw_segmentations` makes new ids for each epoch: for the whole epoch at once, so that the
+batch plan knows the lengths that it plans for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -80,27 +80,14 @@ class EncodedSide:
 
 
 @dataclass
-class EncodedTexts:
-    """Texts in one array of UTF-8 bytes; text i is bytes[offsets[i]:offsets[i + 1]]."""
-
-    bytes: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-
-    def __getitem__(self, index: int) -> str:
-        return self.bytes[self.offsets[index] : self.offsets[index + 1]].tobytes().decode()
-
-
-@dataclass
 class EncodedCorpus:
     """Encoded pairs: sentence i of one side translates sentence i of the other.
 
-    source_texts, target_texts: only where the tokenizer samples. filtered: what became of the pairs, in one line.
+    filtered: what became of the pairs of the training files, in one line.
     """
 
     source: EncodedSide
     target: EncodedSide
-    source_texts: EncodedTexts | None = None
-    target_texts: EncodedTexts | None = None
     filtered: str = ""
 
     def __len__(self) -> int:
@@ -112,17 +99,13 @@ class EncodedCorpus:
         try:
             meta = json.loads((directory / META_FILE).read_text("utf-8"))
             rows = meta["pairs"]
-            sides: dict[str, EncodedSide] = {}
-            texts: dict[str, EncodedTexts] = {}
+            sides = []
             for name in ("source", "target"):
                 about = meta[name]
-                ids = _map_files(directory / f"{name}.ids", np.dtype(about["dtype"]), about["pieces"], rows)
-                sides[name] = EncodedSide(*ids, about["unknown"])
-                if meta["texts"]:
-                    characters = _map_files(directory / f"{name}.text", np.dtype(np.uint8), about["bytes"], rows)
-                    texts[name] = EncodedTexts(*characters)
-            source, target = sides["source"], sides["target"]
-            return cls(source, target, texts.get("source"), texts.get("target"), meta["filtered"])
+                with open(directory / f"{name}.ids", "rb") as ids, open(directory / f"{name}.offsets", "rb") as offsets:
+                    arrays = _map(ids, offsets, np.dtype(about["dtype"]), about["pieces"], rows)
+                sides.append(EncodedSide(*arrays, about["unknown"]))
+            return cls(sides[0], sides[1], meta["filtered"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WorkError(f"{directory}: not a complete encoded corpus ({' '.join(str(error).split())})") from None
 
@@ -165,28 +148,21 @@ def draw_segmentations(corpus: EncodedCorpus, tokenizer: Tokenizer, config: Trai
     A sentence whose draw has more than data.filter.max_pieces pieces keeps its likeliest segmentation. The ids are in
     mapped temporary files that have no name and vanish with the arrays.
     """
-    if corpus.source_texts is None or corpus.target_texts is None:
-        raise ValueError("the corpus was encoded without its texts")
     alpha, limit = config.tokenizer.sampling_alpha, config.data.filter.max_pieces + 1
     with ExitStack() as files:
-
-        def new() -> BinaryIO:
-            return files.enter_context(tempfile.TemporaryFile())
-
-        source = _SideWriter(new(), new(), _id_type(tokenizer.source_size))
-        target = _SideWriter(new(), new(), _id_type(tokenizer.target_size))
-        for start in range(0, len(corpus), CHUNK):
-            rows = range(start, min(start + CHUNK, len(corpus)))
-            seed = int(np.random.SeedSequence([config.trainer.seed, epoch, start]).generate_state(1, np.uint64)[0])
-            drawn = tokenizer.sample_source([corpus.source_texts[row] for row in rows], seed, alpha)
-            source.write_sentences(
-                [ids if len(ids) <= limit else corpus.source[row] for row, ids in zip(rows, drawn, strict=True)]
-            )
-            drawn = tokenizer.sample_target([corpus.target_texts[row] for row in rows], seed, alpha)
-            target.write_sentences(
-                [ids if len(ids) <= limit else corpus.target[row] for row, ids in zip(rows, drawn, strict=True)]
-            )
-        return dataclasses.replace(corpus, source=source.side(), target=target.side())
+        sides = []
+        for number, (side, draw) in enumerate(
+            ((corpus.source, tokenizer.resample_source), (corpus.target, tokenizer.resample_target))
+        ):
+            ids, offsets = (files.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+            writer = _SideWriter(ids, offsets, side.ids.dtype)
+            for start in range(0, len(side), CHUNK):
+                likeliest = [side[row] for row in range(start, min(start + CHUNK, len(side)))]
+                seed = np.random.SeedSequence([config.trainer.seed, epoch, number, start]).generate_state(1, np.uint64)
+                drawn = draw(likeliest, int(seed[0]), alpha)
+                writer.write([one if len(one) <= limit else two for one, two in zip(drawn, likeliest, strict=True)])
+            sides.append(writer.side())
+    return EncodedCorpus(sides[0], sides[1], corpus.filtered)
 
 
 def report_unknown(name: str, corpus: EncodedCorpus, report: Report) -> None:
@@ -216,7 +192,6 @@ def _key(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig) -> str:
             },
             "tokenizer": tokenizer.identity,
             "sentencepiece": sentencepiece.__version__,
-            "texts": config.tokenizer.sampling,
         }
     )
 
@@ -224,116 +199,89 @@ def _key(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig) -> str:
 def _write(directory: Path, pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, config: TrainConfig) -> None:
     """Write the files that `EncodedCorpus.open` maps."""
     pair_filter = PairFilter(config.data.filter)
+    meta: dict[str, object] = {"format": FORMAT}
     with ExitStack() as files:
 
-        def new(name: str) -> BinaryIO:
-            return files.enter_context(open(directory / name, "w+b"))
+        def writer(name: str, vocabulary_size: int) -> _SideWriter:
+            ids, offsets = (
+                files.enter_context(open(directory / f"{name}.{suffix}", "w+b")) for suffix in ("ids", "offsets")
+            )
+            return _SideWriter(ids, offsets, _id_type(vocabulary_size))
 
-        sides = [
-            _SideWriter(new(f"{name}.ids"), new(f"{name}.ids.offsets"), _id_type(size))
-            for name, size in (("source", tokenizer.source_size), ("target", tokenizer.target_size))
-        ]
-        texts = [
-            _RaggedWriter(new(f"{name}.text"), new(f"{name}.text.offsets"))
-            for name in ("source", "target")
-            if config.tokenizer.sampling
-        ]
+        source, target = writer("source", tokenizer.source_size), writer("target", tokenizer.target_size)
         for chunk in _chunks(pair_filter(pairs)):
             kept = _encode(chunk, tokenizer, pair_filter)
-            sides[0].write_sentences([source for _, source, _ in kept])
-            sides[1].write_sentences([target for _, _, target in kept])
-            for side, writer in enumerate(texts):
-                encoded = [chunk[row][side].encode() for row, _, _ in kept]
-                writer.write(b"".join(encoded), [len(text) for text in encoded])
+            source.write([source_ids for source_ids, _ in kept])
+            target.write([target_ids for _, target_ids in kept])
     pair_filter.require_some()
-    about = [
-        {"dtype": side.dtype.name, "pieces": side.end, "unknown": side.unknown, "bytes": text.end if text else 0}
-        for side, text in zip_longest(sides, texts)
-    ]
-    meta = {
-        "pairs": pair_filter.kept,
-        "texts": bool(texts),
-        "filtered": pair_filter.summary(),
-        "source": about[0],
-        "target": about[1],
-    }
+    meta |= {"pairs": pair_filter.kept, "filtered": pair_filter.summary(), "source": source.meta, "target": target.meta}
     (directory / META_FILE).write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
 
 
 def _encode(
     chunk: Sequence[tuple[str, str]], tokenizer: Tokenizer, pair_filter: PairFilter
-) -> list[tuple[int, list[int], list[int]]]:
-    """The pairs of a chunk that are still good as pieces: (place in the chunk, source ids, target ids)."""
+) -> list[tuple[list[int], list[int]]]:
+    """The ids of those pairs of a chunk that are still good as pieces."""
     limit = pair_filter.config.max_pieces + 1
     sources = tokenizer.encode_source([source for source, _ in chunk])
     targets = tokenizer.encode_target([target for _, target in chunk])
     kept = []
-    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+    for source, target in zip(sources, targets, strict=True):
         if max(len(source), len(target)) > limit:
             pair_filter.reject(TOO_MANY_PIECES)
         elif min(len(source), len(target)) == 1:  # nothing but characters that the normalisation removes
             pair_filter.reject(BLANK_SOURCE if len(source) == 1 else BLANK_TARGET)
         else:
-            kept.append((row, source, target))
+            kept.append((source, target))
     return kept
 
 
-class _RaggedWriter:
-    """Rows of unequal length, one after the other in one file, and in another file where each begins."""
+class _SideWriter:
+    """Writes the arrays of an EncodedSide: the ids into one file, where each sentence begins into another."""
 
-    def __init__(self, values: BinaryIO, offsets: BinaryIO) -> None:
-        self.values = values
-        self.offsets = offsets
-        self.rows = 0
-        self.end = 0
+    def __init__(self, ids: BinaryIO, offsets: BinaryIO, dtype: np.dtype[Any]) -> None:
+        self._ids = ids
+        self._offsets = offsets
+        self._dtype = dtype
+        self._sentences = 0
+        self._end = 0
+        self._unknown = 0
         offsets.write(np.zeros(1, np.int64).tobytes())
 
-    def write(self, values: bytes, lengths: Sequence[int]) -> None:
-        """Append rows, given one after the other in bytes, and their numbers of elements."""
-        ends = self.end + np.cumsum(np.asarray(lengths, dtype=np.int64))
-        self.values.write(values)
-        self.offsets.write(ends.tobytes())
-        self.rows += len(lengths)
-        self.end = int(ends[-1]) if len(ends) else self.end
+    def write(self, sentences: Sequence[Sequence[int] | NDArray[np.integer]]) -> None:
+        """Append sentences."""
+        ids = np.fromiter(chain.from_iterable(sentences), dtype=self._dtype)
+        ends = self._end + np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
+        self._ids.write(ids.tobytes())
+        self._offsets.write(ends.tobytes())
+        self._sentences += len(sentences)
+        self._end += len(ids)
+        self._unknown += int(np.count_nonzero(ids == UNKNOWN))
 
-
-class _SideWriter(_RaggedWriter):
-    """Writes the arrays of an EncodedSide."""
-
-    def __init__(self, values: BinaryIO, offsets: BinaryIO, dtype: np.dtype[Any]) -> None:
-        super().__init__(values, offsets)
-        self.dtype = dtype
-        self.unknown = 0
-
-    def write_sentences(self, sentences: Sequence[Sequence[int] | NDArray[np.integer]]) -> None:
-        ids = np.fromiter(chain.from_iterable(sentences), dtype=self.dtype)
-        self.unknown += int(np.count_nonzero(ids == UNKNOWN))
-        self.write(ids.tobytes(), [len(sentence) for sentence in sentences])
+    @property
+    def meta(self) -> dict[str, object]:
+        """What one has to know to map the files."""
+        return {"dtype": self._dtype.name, "pieces": self._end, "unknown": self._unknown}
 
     def side(self) -> EncodedSide:
         """What was written, mapped; it outlives the files' being closed."""
-        self.values.flush()
-        self.offsets.flush()
-        return EncodedSide(*_map(self.values, self.offsets, self.dtype, self.end, self.rows), self.unknown)
-
-
-def _map_files(path: Path, dtype: np.dtype[Any], elements: int, rows: int) -> tuple[Any, NDArray[np.int64]]:
-    with open(path, "rb") as values, open(f"{path}.offsets", "rb") as offsets:
-        return _map(values, offsets, dtype, elements, rows)
+        self._ids.flush()
+        self._offsets.flush()
+        return EncodedSide(*_map(self._ids, self._offsets, self._dtype, self._end, self._sentences), self._unknown)
 
 
 def _map(
-    values: BinaryIO, offsets: BinaryIO, dtype: np.dtype[Any], elements: int, rows: int
-) -> tuple[Any, NDArray[np.int64]]:
-    """Map a ragged array of that many elements and rows. Raises ValueError where the files are shorter or longer."""
-    for file, size in ((values, elements * dtype.itemsize), (offsets, (rows + 1) * 8)):
+    ids: BinaryIO, offsets: BinaryIO, dtype: np.dtype[Any], pieces: int, sentences: int
+) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Map the two files of a side. Raises ValueError where they are shorter or longer than they should be."""
+    for file, size in ((ids, pieces * dtype.itemsize), (offsets, (sentences + 1) * 8)):
         found = os.fstat(file.fileno()).st_size
         if found != size:
             raise ValueError(f"{found} bytes instead of {size}")
     # As plain arrays, which are quicker to slice than memmap objects.
     return (
-        np.memmap(values, dtype, "r", shape=(elements,)).view(np.ndarray),
-        np.memmap(offsets, np.int64, "r", shape=(rows + 1,)).view(np.ndarray),
+        np.memmap(ids, dtype, "r", shape=(pieces,)).view(np.ndarray),
+        np.memmap(offsets, np.int64, "r", shape=(sentences + 1,)).view(np.ndarray),
     )
 
 

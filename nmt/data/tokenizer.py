@@ -1,7 +1,7 @@
 """SentencePiece, made exact: the same corpus gives the same model to the byte, the same seed the same segmentation.
 
 Four ids mean the same in every model of this project: 0 pads, 1 is what the vocabulary cannot write, 2 begins and
-3 ends a sentence. Training text only ever yields pieces from 1 on without 2 and 3; `<s>` typed in a text is plain text.
+3 ends a sentence. Text itself never yields 0, 2 or 3: `<s>` typed in a text is plain text.
 
 What a round trip changes: the normalisation that is chosen (see `tokenizer.normalization`), runs of spaces and spaces
 at the ends, and "▁", which is SentencePiece's own space. A piece that the vocabulary lacks has no text: `decode` leaves
@@ -18,15 +18,17 @@ import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from nmt.config import TokenizerConfig
+from nmt.data.filter import is_blank
+from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import RequestError
-from nmt.files import write_atomically
+from nmt.files import cause_of, write_atomically
 
 PAD, UNKNOWN, BOS, EOS = 0, 1, 2, 3
 
@@ -43,9 +45,6 @@ BATCH_FOR_THREADS = 256  # below that, starting threads takes longer than encodi
 LINE_BREAKS = re.compile("[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 SPACES = re.compile(" {2,}")
 
-# The seed of SentencePiece's draws belongs to the process: one draw at a time.
-_drawing = threading.Lock()
-
 
 class Tokenizer:
     """Text to ids and back. Source and target share one model where `joint`, else each has its own."""
@@ -55,6 +54,7 @@ class Tokenizer:
     ) -> None:
         self._source = source
         self._target = target
+        self._segmenters: dict[tuple[bool, float], Segmenter] = {}
         models = [source.serialized_model_proto()] + ([] if self.joint else [target.serialized_model_proto()])
         self.identity: str = hashlib.sha256(b"".join(hashlib.sha256(model).digest() for model in models)).hexdigest()
 
@@ -87,7 +87,6 @@ class Tokenizer:
                 SOURCE_FILE: _train_model(config, sources, "source ", report),
                 TARGET_FILE: _train_model(config, targets, "target ", report),
             }
-        directory.mkdir(parents=True, exist_ok=True)
         for other in {JOINT_FILE, SOURCE_FILE, TARGET_FILE} - models.keys():
             (directory / other).unlink(missing_ok=True)
         for name, model in models.items():
@@ -109,7 +108,6 @@ class Tokenizer:
 
     def save(self, directory: Path) -> None:
         """Write the same files as `train`, for a run that takes over another one's tokenizer."""
-        directory.mkdir(parents=True, exist_ok=True)
         names = {JOINT_FILE: self._source} if self.joint else {SOURCE_FILE: self._source, TARGET_FILE: self._target}
         for name, model in names.items():
             write_atomically(directory / name, model.serialized_model_proto())
@@ -143,11 +141,30 @@ class Tokenizer:
         Unigram: subword regularization, drawn from all segmentations, likelier ones the likelier the greater alpha
         (Kudo 2018, section 3). BPE: BPE-dropout, alpha is the probability to skip a merge (Provilkov et al. 2020).
         """
-        return _sample(self._source, texts, np.random.SeedSequence([seed, 0]), alpha)
+        return self.resample_source(self.encode_source(texts), seed, alpha)
 
     def sample_target(self, texts: Sequence[str], seed: int, alpha: float) -> list[list[int]]:
-        """As `sample_source`, for the target side; the draw is another one for the same seed."""
-        return _sample(self._target, texts, np.random.SeedSequence([seed, 1]), alpha)
+        """As `sample_source`, for the target side."""
+        return self.resample_target(self.encode_target(texts), seed, alpha)
+
+    def resample_source(
+        self, sentences: Iterable[Sequence[int] | NDArray[np.integer]], seed: int, alpha: float
+    ) -> list[list[int]]:
+        """As `sample_source`, for sentences that are encoded already."""
+        return self._segmenter(self._source, alpha).draw(sentences, seed)
+
+    def resample_target(
+        self, sentences: Iterable[Sequence[int] | NDArray[np.integer]], seed: int, alpha: float
+    ) -> list[list[int]]:
+        """As `sample_target`, for sentences that are encoded already."""
+        return self._segmenter(self._target, alpha).draw(sentences, seed)
+
+    def _segmenter(self, model: sentencepiece.SentencePieceProcessor, alpha: float) -> Segmenter:
+        """Made once, since it remembers words."""
+        key = (model is self._source, alpha)
+        if key not in self._segmenters:
+            self._segmenters[key] = segmenter(model, alpha)
+        return self._segmenters[key]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of target ids: one line, without special and unknown pieces, without needless spaces."""
@@ -183,7 +200,7 @@ class _Sample:
                 self.too_long += 1
             elif RESERVED_CHARACTER in sentence:
                 self.reserved += 1
-            elif sentence.strip():
+            elif not is_blank(sentence):
                 self._add(sentence)
 
     def _add(self, sentence: str) -> None:
@@ -300,9 +317,12 @@ def _check_symbols(symbols: Sequence[str]) -> None:
 
 def _load_model(path: Path) -> sentencepiece.SentencePieceProcessor:
     try:
-        model = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+        content = path.read_bytes()
+        if not content:  # SentencePiece takes that for "no model yet" and crashes later
+            raise ValueError
+        model = sentencepiece.SentencePieceProcessor(model_proto=content)
     except OSError as error:
-        raise RequestError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise RequestError(f"{path}: {cause_of(error)[:1].lower()}{cause_of(error)[1:]}") from None
     except (RuntimeError, ValueError):
         raise RequestError(f"{path}: not a SentencePiece model, or broken") from None
     ids = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
@@ -318,19 +338,3 @@ def _encode(model: sentencepiece.SentencePieceProcessor, texts: Sequence[str]) -
     threads = -1 if len(texts) >= BATCH_FOR_THREADS else 1  # -1: as many as there are cores; the result is the same
     encoded: list[list[int]] = model.encode(list(texts), add_eos=True, num_threads=threads)
     return encoded
-
-
-def _sample(
-    model: sentencepiece.SentencePieceProcessor, texts: Sequence[str], seed: np.random.SeedSequence, alpha: float
-) -> list[list[int]]:
-    """SentencePiece draws from a generator that each thread makes for itself, from the seed of that moment.
-
-    So the draw is made in a new thread after setting the seed, and by a single thread. That takes 0.1 ms more.
-    """
-    number = int(seed.generate_state(1)[0]) % (2**32 - 1)  # 2^32 - 1 would mean "no seed" to SentencePiece
-    with _drawing, ThreadPoolExecutor(max_workers=1) as new_thread:
-        sentencepiece.set_random_generator_seed(number)
-        drawn: list[list[int]] = new_thread.submit(
-            model.encode, list(texts), add_eos=True, enable_sampling=True, nbest_size=-1, alpha=alpha, num_threads=1
-        ).result()
-    return drawn

@@ -221,9 +221,7 @@ def sample(
     over_R = torch.zeros(len(rows), dtype=torch.bool, device=source_BS.device)
     for position in range(1, max(max_lengths) + 2):
         hidden_RD, frontier.state, _ = model.step(frontier.last_R, frontier.state, memory)
-        permitted_RV = _permitted(
-            model.output(hidden_RD).float(), frontier, position, config.min_length, max_lengths
-        )
+        permitted_RV = _permitted(model.output(hidden_RD).float(), frontier, position, config.min_length, max_lengths)
         scaled_RV = permitted_RV / config.temperature
         if config.top_k:
             least_R1 = scaled_RV.topk(min(config.top_k, scaled_RV.shape[1]), dim=1).values[:, -1:]

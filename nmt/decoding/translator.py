@@ -7,8 +7,6 @@ their own order. A blank line comes back blank, and the model is not asked: trai
 from __future__ import annotations
 
 import dataclasses
-import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from nmt.config import SearchConfig, TrainConfig
 from nmt.configuration import load_config
+from nmt.data.corpus import clean_line
 from nmt.data.filter import is_blank
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from nmt.decoding.search import Hypothesis, build_search
@@ -28,8 +27,6 @@ from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.checkpoint import CONFIG, WEIGHTS, Checkpoint, find_checkpoint, load_weights
 from nmt.training.device import choose_device
-
-LINE_BREAKS = re.compile("[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -171,11 +168,6 @@ class Translator:
         return [[next(weights) for _ in found] for found in hypotheses]
 
 
-def load(run: Path | str, device: str = "auto") -> Translator:
-    """The translator of a run or checkpoint directory: `nmt.load(RUN).translate(["A dog runs."])`."""
-    return Translator.load(run, device)
-
-
 @torch.inference_mode()
 def forced_attention(
     model: TranslationModel, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device
@@ -196,11 +188,6 @@ def forced_attention(
         columns.append(weights_BS)
     weights_BTS = torch.stack(columns, dim=1)
     return [weights_BTS[b, : len(target) + 1, : len(source)] for b, (source, target) in enumerate(pairs)]
-
-
-def clean_line(text: str) -> str:
-    """A text as the training text was read: NFC, and one line whatever it contains."""
-    return unicodedata.normalize("NFC", LINE_BREAKS.sub(" ", text))
 
 
 def pad(sentences: Sequence[Sequence[int]]) -> Tensor:

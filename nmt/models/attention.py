@@ -45,7 +45,9 @@ class AdditiveAttention(nn.Module):
         """U h_j for every source position (B, S, A). It does not depend on the target, so once a sentence."""
         return self.key(states_BSD)
 
-    def forward(self, query_BND: Tensor, keys_BSA: Tensor, states_BSD: Tensor, mask_BS: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, query_BND: Tensor, keys_BSA: Tensor, states_BSD: Tensor, mask_BS: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Context vectors (B, N, D) and weights (B, N, S)."""
         hidden_BNSA = torch.tanh(self.query(query_BND).unsqueeze(2) + keys_BSA.unsqueeze(1))
         weights_BNS = masked_softmax(self.score(hidden_BNSA).squeeze(-1), mask_BS)
@@ -67,7 +69,9 @@ class MultiplicativeAttention(nn.Module):
         """W h_s for every source position, once a sentence."""
         return states_BSD if self.key is None else self.key(states_BSD)
 
-    def forward(self, query_BND: Tensor, keys_BSD: Tensor, states_BSD: Tensor, mask_BS: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, query_BND: Tensor, keys_BSD: Tensor, states_BSD: Tensor, mask_BS: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Context vectors (B, N, D) and weights (B, N, S)."""
         weights_BNS = masked_softmax(query_BND @ keys_BSD.transpose(1, 2), mask_BS)
         return weights_BNS @ states_BSD, weights_BNS

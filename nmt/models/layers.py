@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(the same) (Vaswani et al. 2017, section 3.5): (length, D)."""
+    """PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) its cosine (Vaswani et al. 2017, section 3.5): (length, D)."""
     frequencies = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
     angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
     table = torch.empty(length, width, dtype=torch.float64)
@@ -54,8 +54,8 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """A sub-layer's residual connection: LayerNorm(x + dropout(f(x))) as published (post), or x + dropout(f(LayerNorm(x)))
-    (pre)."""
+    """A sub-layer's residual connection: LayerNorm(x + dropout(f(x))) as published (post), or
+    x + dropout(f(LayerNorm(x))) (pre)."""
 
     def __init__(self, width: int, dropout: float, norm: str) -> None:
         super().__init__()
@@ -73,5 +73,5 @@ class Residual(nn.Module):
 
 
 def maxout(x: Tensor) -> Tensor:
-    """The greater of each pair of neighbours: (…, 2L) → (…, L) (Goodfellow et al. 2013; Bahdanau et al. 2014, A.2.2)."""
+    """The greater of each pair of neighbours: (…, 2L) → (…, L) (Bahdanau et al. 2014, A.2.2)."""
     return x.unflatten(-1, (-1, 2)).amax(dim=-1)

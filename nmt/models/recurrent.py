@@ -52,9 +52,7 @@ class StackedLSTM(nn.Module):
     def __init__(self, input_size: int, hidden_size: int, layers: int, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.lstm = nn.LSTM(
-            input_size, hidden_size, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0
-        )
+        self.lstm = nn.LSTM(input_size, hidden_size, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
     def encode(self, x_BSE: Tensor, lengths_B: Tensor) -> tuple[Tensor, LayerStates, LayerStates]:
         """States (B, S, H) of the top layer, and every layer's state and cell after each sentence's last position."""
@@ -73,8 +71,7 @@ class StackedLSTM(nn.Module):
 
     def project_inputs(self, x_BTE: Tensor) -> Tensor:
         """The first layer's gates (B, T, 4H) as far as they depend on the first E of its inputs, with both biases."""
-        weight_4HE = self.lstm.weight_ih_l0[:, : x_BTE.shape[-1]]
-        return F.linear(x_BTE, weight_4HE, self.lstm.bias_ih_l0 + self.lstm.bias_hh_l0)
+        return F.linear(x_BTE, self._weight("weight_ih", 0)[:, : x_BTE.shape[-1]], self._bias(0))
 
     def step(
         self, projected_R4H: Tensor, fed_RF: Tensor | None, hidden: LayerStates, cell: LayerStates
@@ -82,20 +79,26 @@ class StackedLSTM(nn.Module):
         """Every layer's next state and cell; `fed_RF` are the last F of the first layer's inputs, not yet projected."""
         gates_R4H = projected_R4H
         if fed_RF is not None:
-            gates_R4H = torch.addmm(gates_R4H, fed_RF, self.lstm.weight_ih_l0[:, -fed_RF.shape[-1] :].t())
+            gates_R4H = torch.addmm(gates_R4H, fed_RF, self._weight("weight_ih", 0)[:, -fed_RF.shape[-1] :].t())
         next_hidden: list[Tensor] = []
         next_cell: list[Tensor] = []
         for layer in range(self.lstm.num_layers):
             if layer > 0:
                 below_RH = F.dropout(next_hidden[-1], self.dropout, self.training)
-                bias_4H = getattr(self.lstm, f"bias_ih_l{layer}") + getattr(self.lstm, f"bias_hh_l{layer}")
-                gates_R4H = F.linear(below_RH, getattr(self.lstm, f"weight_ih_l{layer}"), bias_4H)
-            gates_R4H = torch.addmm(gates_R4H, hidden[layer], getattr(self.lstm, f"weight_hh_l{layer}").t())
+                gates_R4H = F.linear(below_RH, self._weight("weight_ih", layer), self._bias(layer))
+            gates_R4H = torch.addmm(gates_R4H, hidden[layer], self._weight("weight_hh", layer).t())
             input_RH, forget_RH, candidate_RH, output_RH = gates_R4H.chunk(4, dim=-1)
             cell_RH = forget_RH.sigmoid() * cell[layer] + input_RH.sigmoid() * candidate_RH.tanh()
             next_cell.append(cell_RH)
             next_hidden.append(output_RH.sigmoid() * cell_RH.tanh())
         return tuple(next_hidden), tuple(next_cell)
+
+    def _weight(self, name: str, layer: int) -> Tensor:
+        return self.lstm.get_parameter(f"{name}_l{layer}")
+
+    def _bias(self, layer: int) -> Tensor:
+        """PyTorch keeps two biases, which only ever act as their sum."""
+        return self._weight("bias_ih", layer) + self._weight("bias_hh", layer)
 
 
 class GatedRecurrence(nn.Module):
@@ -115,11 +118,16 @@ class GatedRecurrence(nn.Module):
         self.gate_weight = nn.Parameter(torch.empty(*lead, hidden_size, 2 * hidden_size))  # U_z, U_r
         self.candidate_weight = nn.Parameter(torch.empty(*lead, hidden_size, hidden_size))  # U
         self.bias = nn.Parameter(torch.zeros(*lead, 1, 3 * hidden_size))
+        self._initialize()
+
+    @torch.no_grad()
+    def _initialize(self) -> None:
+        """Recurrent matrices orthogonal, as in Bahdanau et al. 2014, B.1; input matrices Glorot's."""
         for weight in (self.input_weight, self.gate_weight, self.candidate_weight):
-            for matrix in weight.flatten(0, -3) if directions is not None else (weight,):
-                for block in matrix.split(hidden_size, dim=-1):
-                    initialize = nn.init.xavier_uniform_ if weight is self.input_weight else nn.init.orthogonal_
-                    initialize(block)
+            recurrent = weight is not self.input_weight
+            for matrix in weight.view(-1, *weight.shape[-2:]):
+                for block in matrix.split(self.hidden_size, dim=-1):
+                    (nn.init.orthogonal_ if recurrent else nn.init.xavier_uniform_)(block)
 
     def project_inputs(self, x: Tensor) -> Tensor:
         """The gates' and the candidate's share (…, 3H) of the inputs (…, E), bias included."""

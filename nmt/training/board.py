@@ -67,8 +67,8 @@ class Board:
         # SummaryWriter.add_hparams would open a second run in a folder of its own; these are the same records.
         from torch.utils.tensorboard.summary import hparams
 
-        file_writer = self._writer._get_file_writer()  # type: ignore[no-untyped-call]
-        for summary in hparams(named, dict(scores)):  # type: ignore[no-untyped-call]
+        file_writer = self._writer._get_file_writer()
+        for summary in hparams(named, dict(scores)):
             file_writer.add_summary(summary)
         for name, value in scores.items():
             self._writer.add_scalar(name, value, step)

@@ -118,33 +118,45 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
 
 def save_checkpoint(
     checkpoints: Path,
-    step: int,
     weights: dict[str, Tensor],
     training_state: dict[str, Any],
     config: TrainConfig,
     tokenizer: Tokenizer,
     meta: dict[str, Any],
 ) -> Path:
-    """Writes checkpoints/step_… and points `last` to it; an existing one of the same step is replaced.
+    """Writes checkpoints/step_… for `meta["step"]` and points `last` to it; one of the same step is replaced.
 
     Raises:
         WorkError: naming the path and the cause, such as a full disk. Earlier checkpoints are untouched then.
     """
-    directory = checkpoints / f"step_{step:08d}"
+    directory = checkpoints / f"step_{meta['step']:08d}"
+    write_checkpoint(directory, weights, training_state, config, tokenizer, meta)
+    point(checkpoints, LAST, directory.name)
+    return directory
+
+
+def write_checkpoint(
+    directory: Path,
+    weights: dict[str, Tensor],
+    training_state: dict[str, Any] | None,
+    config: TrainConfig,
+    tokenizer: Tokenizer,
+    meta: dict[str, Any],
+) -> None:
+    """Writes one checkpoint directory, complete or not at all; without a training state it is for translating only."""
     with complete_directory(directory, replace=True) as temporary:
         try:
             contiguous = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
             safetensors.torch.save_file(contiguous, temporary / WEIGHTS)
-            torch.save(training_state, temporary / TRAINING)
+            if training_state is not None:
+                torch.save(training_state, temporary / TRAINING)
         except (RuntimeError, SafetensorError) as error:  # both libraries wrap what the system says
             raise WorkError(f"cannot write {directory}: {_first_line(error)}") from error
         save_config(config, temporary / CONFIG)
         tokenizer.save(temporary)
-        files = sorted(path.name for path in temporary.iterdir())
-        record = {"format": FORMAT, "step": step, **meta, "sha256": {n: sha256_of(temporary / n) for n in files}}
+        checksums = {path.name: sha256_of(path) for path in sorted(temporary.iterdir())}
+        record = {**meta, "format": FORMAT, "sha256": checksums}
         (temporary / META).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    point(checkpoints, LAST, directory.name)
-    return directory
 
 
 def point(checkpoints: Path, name: str, target: str) -> None:

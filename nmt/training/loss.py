@@ -37,9 +37,7 @@ class LossSums:
     """Positions at which the likeliest class is the right one."""
 
 
-def label_smoothed_loss(
-    hidden_BTD: Tensor, output: OutputProjection, targets_BT: Tensor, smoothing: float
-) -> LossSums:
+def label_smoothed_loss(hidden_BTD: Tensor, output: OutputProjection, targets_BT: Tensor, smoothing: float) -> LossSums:
     """Σ over positions of (1 - ε)·(-log p(y)) + ε·mean over classes of (-log p) (Szegedy et al. 2016, section 7).
 
     Args:
@@ -51,7 +49,7 @@ def label_smoothed_loss(
         sums, zero for a batch of padding only.
     """
     counts_BT = targets_BT != PAD
-    loss, cross_entropy, correct = _ChunkedLoss.apply(
+    loss, cross_entropy, correct = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
         hidden_BTD[counts_BT], output.weight, output.bias, targets_BT[counts_BT], smoothing
     )
     return LossSums(loss, cross_entropy, correct)
@@ -71,8 +69,9 @@ class _ChunkedLoss(torch.autograd.Function):
         hidden_gradient_PD = torch.empty_like(hidden_PD) if needed else None
         weight_gradient_VD = torch.zeros_like(weight_VD) if needed else None
         bias_gradient_V = torch.zeros_like(bias_V) if needed else None
-        sums = torch.zeros(3, dtype=torch.float64 if hidden_PD.dtype == torch.float64 else torch.float32,
-                           device=hidden_PD.device)
+        sums = torch.zeros(
+            3, dtype=torch.float64 if hidden_PD.dtype == torch.float64 else torch.float32, device=hidden_PD.device
+        )
         rows = max(1, CHUNK_BYTES // (4 * classes))
         for start in range(0, len(hidden_PD), rows):
             hidden_pD, targets_p = hidden_PD[start : start + rows], targets_P[start : start + rows]

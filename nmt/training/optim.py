@@ -87,7 +87,7 @@ class WeightAverage:
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        self.parameters = list(model.parameters())
+        self.parameters: list[Tensor] = list(model.parameters())
         self.decay = decay
         self.averages = [parameter.detach().clone() for parameter in self.parameters]
 

@@ -86,9 +86,7 @@ def prepare_run_directory(config: TrainConfig) -> Path:
     if kept.exists():
         before = load_config(kept)
         for path in differences(before, config):
-            raise RequestError(
-                f"run.dir={run} holds a run with another {path}; give that value, or another run.dir"
-            )
+            raise RequestError(f"run.dir={run} holds a run with another {path}; give that value, or another run.dir")
     try:
         run.mkdir(parents=True, exist_ok=True)
         save_config(config, kept)
@@ -97,9 +95,24 @@ def prepare_run_directory(config: TrainConfig) -> Path:
     return run
 
 
-FREE_KEYS = ("run", "search", "validation.samples", "trainer.max_steps", "trainer.max_epochs", "trainer.max_minutes",
-             "trainer.patience", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.save_every",
-             "trainer.keep_last", "trainer.max_skipped_steps", "data.dir", "data.cache", "data.downloads")
+FREE_KEYS = (
+    "run",
+    "search",
+    "validation.samples",
+    "trainer.max_steps",
+    "trainer.max_epochs",
+    "trainer.max_minutes",
+    "trainer.patience",
+    "trainer.device",
+    "trainer.threads",
+    "trainer.log_every",
+    "trainer.save_every",
+    "trainer.keep_last",
+    "trainer.max_skipped_steps",
+    "data.dir",
+    "data.cache",
+    "data.downloads",
+)
 
 
 def differences(before: TrainConfig, after: TrainConfig) -> list[str]:
@@ -109,10 +122,9 @@ def differences(before: TrainConfig, after: TrainConfig) -> list[str]:
         if path in FREE_KEYS:
             return []
         if isinstance(left, dict) and isinstance(right, dict):
-            keys = [key for key in (left | right)]
             return [
                 found
-                for key in keys
+                for key in left | right
                 for found in compare(left.get(key), right.get(key), f"{path}.{key}" if path else str(key))
             ]
         return [path] if left != right else []

@@ -40,8 +40,7 @@ class RunStore:
     ) -> None:
         """Saves a checkpoint, points `last` and, where it is the best so far, `best` to it, and removes old ones."""
         meta = {**progress, "valid": metrics, **self.facts}
-        step = meta.pop("step")
-        directory = save_checkpoint(self.checkpoints, step, weights, state, config, tokenizer, meta)
+        directory = save_checkpoint(self.checkpoints, weights, state, config, tokenizer, meta)
         if best:
             point(self.checkpoints, BEST, directory.name)
         prune(self.checkpoints, self.keep_last)

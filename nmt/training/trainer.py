@@ -176,7 +176,7 @@ class Trainer:
             sums = label_smoothed_loss(
                 hidden_BTD, self.model.output, on_device.target_output_BT, self.config.loss.label_smoothing
             )
-            (sums.loss / tokens).backward()  # type: ignore[no-untyped-call]
+            (sums.loss / tokens).backward()
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise
@@ -250,8 +250,12 @@ class Trainer:
     def _budget(self) -> tuple[float | None, str]:
         trainer, progress = self.config.trainer, self.progress
         return budget_progress(
-            progress.step, self._epochs(), progress.seconds / 60,
-            trainer.max_steps, trainer.max_epochs, trainer.max_minutes,
+            progress.step,
+            self._epochs(),
+            progress.seconds / 60,
+            trainer.max_steps,
+            trainer.max_epochs,
+            trainer.max_minutes,
         )
 
     def _stopping(self) -> bool:
@@ -278,9 +282,7 @@ class Trainer:
         progress.validations_without_gain = 0 if gained else progress.validations_without_gain + 1
         if gained:
             progress.best_bleu, progress.best_step = bleu, progress.step
-        self.monitor.validation(
-            *self._counts(), found.metrics, found.samples, found.alignments, found.warnings
-        )
+        self.monitor.validation(*self._counts(), found.metrics, found.samples, found.alignments, found.warnings)
         self._save(found.metrics, best=gained)
 
     def _save(self, metrics: dict[str, float] | None = None, best: bool = False) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from nmt.config import TrainConfig
 from nmt.data.batching import make_batch
-from nmt.data.corpus import Corpus
+from nmt.data.corpus import Corpus, Report
 from nmt.data.encoded import EncodedCorpus, encode_pairs, report_unknown
 from nmt.data.filter import is_blank
 from nmt.data.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ class Validation:
 class Validator:
     """The validation set, read and encoded once."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig, report: Callable[[str], None]) -> None:
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig, report: Report) -> None:
         limit = config.validation.sentences
         pairs = [pair for files in corpus.valid for pair in files][:limit]
         self.sources = [source for source, _ in pairs]
@@ -85,7 +85,7 @@ class Validator:
             "loss": loss,
             "perplexity": math.exp(min(loss, 100.0)),
             "length_ratio": scores.statistics.length_ratio or 0.0,
-            "validation_seconds": time.perf_counter() - began,
+            "seconds": time.perf_counter() - began,
         }
         samples = [Sample(self.sources[i], hypotheses[i], self.references[i]) for i in shown]
         alignments = [t.alignment.words() for t in aligned if t.alignment is not None]

@@ -188,7 +188,10 @@ def test_a_limit_of_the_system_while_writing_leaves_nothing(tmp_path: Path) -> N
     assert names(tmp_path) == []
 
 
-def test_what_a_killed_process_leaves_is_invisible_and_removed_by_the_next_writer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("next_writer", ["file", "directory"])
+def test_what_a_killed_process_leaves_is_invisible_and_removed_by_the_next_writer(
+    tmp_path: Path, next_writer: str
+) -> None:
     code = """
         import os, signal, sys
         from nmt.files import complete_directory
@@ -200,7 +203,11 @@ def test_what_a_killed_process_leaves_is_invisible_and_removed_by_the_next_write
     assert not (tmp_path / "step_1").exists()
     assert len(names(tmp_path)) == 1
     (tmp_path / ".hidden.tmp").write_text("somebody else's")
-    write_atomically(tmp_path / "other", "x")
+    if next_writer == "file":
+        write_atomically(tmp_path / "other", "x")
+    else:
+        with complete_directory(tmp_path / "other"):
+            pass
     assert names(tmp_path) == [".hidden.tmp", "other"]
 
 

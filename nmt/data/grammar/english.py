@@ -49,7 +49,7 @@ def plural(noun: str) -> str:
     for singular, irregular in _PLURALS.items():
         if noun == singular or noun.endswith("woman") and singular == "woman" or noun == "police" + singular:
             return noun.removesuffix(singular) + irregular
-    if noun.endswith(("knife", "wife", "wolf", "shelf")):
+    if noun.endswith(("knife", "wife", "wolf", "shelf", "thief")):
         return noun.removesuffix("fe").removesuffix("f") + "ves"
     if noun in ("tomato", "hero", "potato"):
         return noun + "es"

@@ -8,6 +8,13 @@ from nmt.data.grammar import french
 from nmt.data.grammar.french import Features
 from nmt.data.grammar.nouns import LIVING, NOUNS, PEOPLE, PORTABLE
 
+# colours, origins and the like stand next to the English noun; any other one of those after the French noun comes first:
+# "a tired old man", "an old white horse"
+_NEXT_TO_NOUN = (
+    "red blue green white black yellow grey pink brown wild Italian English French Spanish German Japanese Hungarian "
+    "foreign public secret round"
+).split()
+SOLIDS = ("object", "clothing", "instrument", "vehicle", "furniture", "opening")
 THINGS = (*PORTABLE, "vehicle", "furniture", "opening")
 
 
@@ -20,8 +27,14 @@ class Adjective:
     feminine: str
     kinds: tuple[str, ...]
     before: bool = False
-    uses: str = "ap"  # a: attributive, p: predicative
     comparative: str = ""
+
+    @property
+    def english_rank(self) -> int:
+        """Order among the adjectives before an English noun: opinion, other qualities, size and age, colour, origin."""
+        if self.before:
+            return 0 if self.english in ("good", "bad", "beautiful", "pretty", "dear") else 2
+        return 3 if self.english in _NEXT_TO_NOUN else 1
 
     def agree(self, features: Features) -> str:
         """Its French form."""
@@ -33,21 +46,22 @@ _SOLID = (*THINGS, "plant", "landmark", "place")
 
 # (kinds, "english french[/feminine] [comparative]; …")
 _BEFORE: list[tuple[tuple[str, ...], str]] = [
-    ((*LIVING, *_SOLID, "food"), "small petit smaller"),
+    (("person", "animal", *_SOLID, "food"), "small petit smaller"),
     (("animal", *_SOLID, "food"), "big grand bigger"),
     (("person",), "tall grand taller"),
     (("person", "animal", *_SOLID), "beautiful beau/belle"),
-    (("person", "animal", *_SOLID, "idea", "sound"), "old vieux/vieille older"),
-    ((*THINGS, "place", "idea"), "new nouveau/nouvelle"),
-    ((*THINGS, "food", "foodstuff", "drink", "idea", "place"), "good bon better"),
-    (("document", "idea", "event", "drink", "food"), "bad mauvais worse"),
-    (("person", "animal"), "young jeune younger"),
+    ((*LIVING, *_SOLID, "text", "idea", "sound"), "old vieux/vieille older"),
+    ((*THINGS, "place", "text", "idea"), "new nouveau/nouvelle"),
+    ((*THINGS, "text", "food", "foodstuff", "drink", "idea", "place"), "good bon better"),
+    (("text", "idea", "event", "drink", "food"), "bad mauvais worse"),
+    (("person", "animal", "kin"), "young jeune younger"),
+    (("kin",), "dear cher"),
     ((*THINGS, "plant", "place", "person", "sound"), "pretty joli prettier"),
-    (("document", "event"), "long long/longue longer"),
+    (("text", "event"), "long long/longue longer"),
 ]
 _AFTER: list[tuple[tuple[str, ...], str]] = [
     (
-        (*THINGS, "plant"),
+        (*SOLIDS, "plant"),
         "red rouge; blue bleu; green vert; white blanc; black noir; yellow jaune; grey gris; pink rose",
     ),
     (("animal",), "white blanc; black noir; grey gris; brown brun; wild sauvage; hungry affamé; dangerous dangereux"),
@@ -69,17 +83,17 @@ _AFTER: list[tuple[tuple[str, ...], str]] = [
         "expensive cher; Italian italien; Spanish espagnol",
     ),
     (
-        (*THINGS,),
+        SOLIDS,
         "heavy lourd heavier; light léger/légère lighter; expensive cher; dirty sale; clean propre cleaner; "
         "fragile fragile; broken cassé; useful utile; precious précieux; round rond; strange étrange; modern moderne",
     ),
     (
         ("place", "landmark"),
         "modern moderne; famous célèbre; quiet tranquille quieter; noisy bruyant; dark sombre darker; clean propre; "
-        "strange étrange; public public/publique; immense immense; dangerous dangereux",
+        "strange étrange; public public/publique; immense immense",
     ),
     (
-        ("document", "event", "idea"),
+        ("document", "text", "event", "idea"),
         "interesting intéressant; boring ennuyeux; important important; funny drôle funnier; "
         "difficult difficile; strange étrange; secret secret/secrète; recent récent; terrible terrible",
     ),
@@ -111,8 +125,10 @@ ADJECTIVES = _adjectives()
 # what "very" goes with
 _ABSOLUTE = (
     "red blue green white black yellow grey pink brown wild Italian English French Spanish German Japanese Hungarian "
-    "foreign delicious broken round public immense secret terrible"
+    "foreign delicious broken round public immense secret terrible new dear"
 ).split()
+# passing qualities: they go with times and frequencies
+PASSING = "happy sad tired nervous jealous sick hungry dirty clean quiet noisy dark hot cold patient active kind polite".split()
 GRADABLE = [item.english for item in ADJECTIVES if item.english not in _ABSOLUTE]
 
 

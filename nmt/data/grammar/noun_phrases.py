@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nmt.data.grammar import nouns
 from nmt.data.grammar.french import Features
 from nmt.data.grammar.modifiers import ADJECTIVES, GRADABLE, Adjective
-from nmt.data.grammar.nouns import LIVING, NAMES, NOUNS, OWNED, PEOPLE, PLACES, PORTABLE, REGIONS, Noun, Place
+from nmt.data.grammar.nouns import BUILDINGS, LIVING, NAMES, NOUNS, OWNED, PEOPLE, PLACES, PORTABLE, REGIONS, Noun, Place
 from nmt.data.grammar.source import DeadEnd, Source
 from nmt.data.grammar.tokens import Phrase, Word
 
@@ -18,6 +18,7 @@ NUMBERS = (
     ("two", "deux"), ("three", "trois"), ("four", "quatre"), ("five", "cinq"), ("six", "six"), ("seven", "sept"),
     ("eight", "huit"), ("nine", "neuf"), ("ten", "dix"),
 )  # fmt: skip
+_QUANTITIES = (("many", "beaucoup de"), ("several", "plusieurs"), ("few", "peu de"))
 POSSESSIVES = (
     ("my", ("mon", "ma", "mes")), ("your", ("ton", "ta", "tes")), ("his", ("son", "sa", "ses")),
     ("her", ("son", "sa", "ses")), ("our", ("notre", "notre", "nos")), ("their", ("leur", "leur", "leurs")),
@@ -36,8 +37,9 @@ class NounPhrase:
     phrase: Phrase
     features: Features
     kind: str
-    pronoun: str = ""  # the English subject pronoun that it is
-    plain: bool = False  # one noun with a determiner: what a pronoun can stand for
+    pronoun: bool = False
+    named: bool = False  # a proper name
+    joined: tuple[NounPhrase, NounPhrase] | None = None  # the parts of a coordination
 
 
 def smallest(kinds: tuple[str, ...]) -> int:
@@ -74,7 +76,7 @@ class NounPhrases(Source):
     def _name(self, kinds: tuple[str, ...]) -> NounPhrase:
         if any(kind in PEOPLE for kind in kinds):
             name = self.pick(NAMES)
-            return NounPhrase(self.pair(name.text, name.text), Features(feminine=name.feminine), "person")
+            return NounPhrase(self.pair(name.text, name.text), Features(feminine=name.feminine), "person", named=True)
         if "place" in kinds:
             town = self.pick([region for region in REGIONS if region.preposition == "à"])
             return NounPhrase(self.pair(town.english, town.french), Features(), "place")
@@ -89,7 +91,23 @@ class NounPhrases(Source):
         second = self.noun_phrase(n - 1 - size, (first.kind,) if first.kind in kinds else kinds, time, definite=definite)
         phrase = first.phrase + self.pair("and", "et") + second.phrase
         feminine = first.features.feminine and second.features.feminine
-        return NounPhrase(phrase, Features(3, True, feminine), first.kind)
+        return NounPhrase(phrase, Features(3, True, feminine), first.kind, joined=(first, second))
+
+    def governed(self, english: str, french: str, noun_phrase: NounPhrase) -> Phrase:
+        """A noun phrase after a preposition; French repeats à, de before each part: "à Anne et au roi"."""
+        link = (self.link(),)
+        return self.governed_by(link, noun_phrase, french, tuple(Word(text, link) for text in english.split()))
+
+    def governed_by(
+        self, links: tuple[int, ...], noun_phrase: NounPhrase, french: str, english: tuple[Word, ...] = ()
+    ) -> Phrase:
+        """The same with the links of the preposition given."""
+        preposition = tuple(Word(text, links) for text in french.split())
+        if noun_phrase.joined and french.split()[-1] in ("à", "de"):
+            first, second = noun_phrase.joined
+            last = self.governed_by(links, second, french)
+            return self.governed_by(links, first, french, english) + self.pair("and", "et") + last
+        return Phrase(english + noun_phrase.phrase.english, preposition + noun_phrase.phrase.french)
 
     def _possession(self, n: int, kinds: tuple[str, ...], time: str) -> NounPhrase:
         """Marie's red car: "la voiture rouge de Marie"."""
@@ -104,18 +122,28 @@ class NounPhrases(Source):
         )
         tail = Phrase((), (Word("de", (of,)), Word(owner.text, (name,))))
         size = n - 2 if n <= 4 else self.between(0, 2)
-        core = self._core(size, noun, plural, determiner)
-        return self._extended(n - 2 - size, core, noun, plural, time, tail)
+        core = self.noun_core(size, noun, plural, determiner)
+        return self._extended(n + 1 - len(core.english), core, noun, plural, time, tail)
 
     def _modified(
-        self, n: int, noun: Noun, plural: bool, time: str, *, negated: bool, definite: bool
+        self, n: int, noun: Noun, plural: bool, time: str, *, negated: bool = False, definite: bool = False,
+        indefinite: bool = False,
     ) -> NounPhrase:  # fmt: skip
         size = n - 2 if n <= 4 and self.chance(0.7) else self.between(0, min(2, n - 2))
-        before = size > 0 and bool(_ADJECTIVES[noun.kind, True]) and self.chance(0.5)
-        determiner = self._determiner(noun, plural, before=before, negated=negated, definite=definite)
-        size = min(size, n - 1 - len(determiner.english))
-        core = self._core(size, noun, plural, determiner, before=before)
+        if n - 2 - size == 1:
+            size += 1
+        before = size > 0 and self.chance(0.5)
+        if indefinite:
+            determiner = self._indefinite(noun, plural, before=before, negated=False)
+        else:
+            determiner = self._determiner(noun, plural, before=before, negated=negated, definite=definite)
+        core = self.noun_core(size, noun, plural, determiner, before=before)
         return self._extended(n - len(core.english), core, noun, plural, time, Phrase())
+
+    def indefinite(self, n: int, kinds: tuple[str, ...], time: str) -> NounPhrase:
+        """A noun phrase of n words with a, an or some."""
+        noun = self.pick([item for kind in kinds for item in NOUNS[kind]])
+        return self._modified(n, noun, not noun.mass and self.chance(0.3), time, indefinite=True)
 
     def _determiner(self, noun: Noun, plural: bool, *, before: bool, negated: bool, definite: bool) -> Phrase:
         """A determiner of one English word (or "all the"); `before`: an adjective precedes the French noun."""
@@ -144,7 +172,7 @@ class NounPhrases(Source):
         if choice == "every":
             return self.pair("every", "chaque")
         if choice == "quantity":
-            return self.pair(*self.pick((("many", "beaucoup de"), ("several", "plusieurs"), ("few", "peu de"))))
+            return self.pair(*self.pick(_QUANTITIES[:1] if negated else _QUANTITIES))
         return self._indefinite(noun, plural, before=before, negated=negated)
 
     def _indefinite(self, noun: Noun, plural: bool, *, before: bool, negated: bool) -> Phrase:
@@ -156,35 +184,35 @@ class NounPhrases(Source):
             return self.pair("some", "de" if before else "des", "partitive")
         return self.pair("a", "une" if noun.feminine else "un")
 
-    def _core(self, size: int, noun: Noun, plural: bool, determiner: Phrase, *, before: bool | None = None) -> Phrase:
+    def noun_core(self, size: int, noun: Noun, plural: bool, determiner: Phrase, *, before: bool | None = None) -> Phrase:
         """Determiner, `size` words of adjectives, noun. `before` says whether an adjective precedes the French noun."""
         features = noun.features(plural)
-        if before is None:
-            before = self.chance(0.5)
-        first, last = _ADJECTIVES[noun.kind, True], _ADJECTIVES[noun.kind, False]
-        before = before and bool(first) and size > 0
-        after = bool(last) and size > (1 if before else 0)
-        degree = size - before - after
-        left = self.pick(first) if before else None
-        right = self.pick(last) if after else None
-        left_very = bool(left) and degree > 0 and _gradable(left)
-        right_very = bool(right) and degree > left_very and _gradable(right)
-        english, french = determiner.english, determiner.french
-        for adjective, very in ((left, left_very), (right, right_very)):
-            if adjective is None:
-                continue
-            item = self.pair("very", "très") if very else Phrase()
-            item += self.pair(adjective.english, adjective.agree(features), "" if very and not before else "liaison")
-            english += item.english
-            if adjective is left:
-                french += item.french
-            else:
-                tail = item.french
+        lists = {(side, very): self._choices(noun, side, very) for side in (True, False) for very in (True, False)}
+        # (left adjective, with very; right adjective, with very)
+        patterns = [
+            pattern
+            for pattern in _PATTERNS
+            if sum(pattern) == size
+            and (before is None or bool(pattern[1]) == before)
+            and all(lists[pair] for pair in _sides(pattern))
+        ]
+        english, left, right = determiner.english, determiner.french, ()
+        ranked: list[tuple[int, tuple[Word, ...]]] = []
+        for side, very in _sides(self.pick(patterns)):
+            adjective = self.pick(lists[side, very])
+            form = self.pair(adjective.english, adjective.agree(features), "liaison" if side and not plural else "")
+            item = (self.pair("very", "très") if very else Phrase()) + form
+            ranked.append((adjective.english_rank, item.english))
+            left, right = (left + item.french, right) if side else (left, right + item.french)
+        english += tuple(word for _, item in sorted(ranked, key=lambda entry: entry[0]) for word in item)
         head = self.pair(
             noun.english_plural if plural else noun.english, noun.french_plural if plural else noun.french
         )
-        english, french = english + head.english, french + head.french
-        return Phrase(english, french + (tail if right else ()))
+        return Phrase(english + head.english, left + head.french + right)
+
+    @staticmethod
+    def _choices(noun: Noun, before: bool, very: bool) -> list[Adjective]:
+        return [item for item in _ADJECTIVES[noun.kind, before] if not very or item.english in GRADABLE]
 
     def _extended(
         self, n: int, core: Phrase, noun: Noun, plural: bool, time: str, tail: Phrase
@@ -193,26 +221,28 @@ class NounPhrases(Source):
         features = noun.features(plural)
         phrase = core + tail
         if n == 0:
-            return NounPhrase(phrase, features, noun.kind, plain=True)
+            return NounPhrase(phrase, features, noun.kind)
         size = n if n < 5 or self.chance(0.5) else self.between(2, 4)
-        attached = self._attachment(size, noun) if self.chance(0.6) else None
+        attached = self._attachment(size, noun, core) if self.chance(0.6) else None
         if attached is not None:
             phrase += attached
             n -= size
         elif size == 1:
             raise DeadEnd
+        if n and self.flat:
+            raise DeadEnd
         if n:
             phrase += self.relative(n, NounPhrase(phrase, features, noun.kind), time)
         return NounPhrase(phrase, features, noun.kind)
 
-    def _attachment(self, n: int, noun: Noun) -> Phrase | None:
+    def _attachment(self, n: int, noun: Noun, core: Phrase) -> Phrase | None:
         """A prepositional phrase that says more about the noun; at most five words."""
         if n > 5 or n < 2:
             return None
         options: list[tuple[float, tuple[str, str, tuple[str, ...]]]] = []
-        if noun.kind in (*PORTABLE, "vehicle", "furniture", "animal", "idea"):
+        if core.english[0].text == "the" and noun.kind in (*PORTABLE, "vehicle", "furniture", "animal", "idea"):
             options.append((2.0, ("of", "de", PEOPLE)))
-        if noun.kind == "document":
+        if noun.kind in ("document", "text"):
             options.append((2.0, ("about", "sur", ("animal", "event", "plant"))))
             options.append((2.0, ("from", "de", PEOPLE)))
         if noun.kind in ("document", "object", "food", "clothing"):
@@ -231,7 +261,7 @@ class NounPhrases(Source):
             return self.location(n, noun.kind)
         if n - 1 < smallest(kinds) or kinds == ("place",) and english == "of" and n < 3:
             return None
-        return self.pair(english, french) + self.noun_phrase(n - 1, kinds, "present", definite=True).phrase
+        return self.governed(english, french, self.noun_phrase(n - 1, kinds, "present", definite=True))
 
     def location(self, n: int, kind: str = "person", time: str = "present") -> Phrase:
         """Where something is: n words with the preposition that the place asks for."""
@@ -244,9 +274,8 @@ class NounPhrases(Source):
             english, french = self.pick(supports)
             rest = n - len(english.split())
             if rest >= 2:
-                kinds: tuple[str, ...] = ("furniture",) if small else ("landmark", "place")
-                noun_phrase = self.noun_phrase(rest, kinds, time, definite=True, singular=True)
-                return self.pair(english, french) + noun_phrase.phrase
+                support = self.pick(NOUNS["furniture"] if small else (*NOUNS["landmark"], *BUILDINGS))
+                return self.pair(english, french) + self._modified(rest, support, False, time, definite=True).phrase
         place = self.pick(PLACES)
         return self.pair(*place.at) + self.place_phrase(n - 1, place, time)
 
@@ -259,8 +288,18 @@ def _article(features: Features) -> str:
     return "les" if features.plural else "la" if features.feminine else "le"
 
 
-def _gradable(adjective: Adjective | None) -> bool:
-    return adjective is not None and adjective.english in GRADABLE
+# numbers of words of (very, adjective before the French noun, very, adjective after it)
+_PATTERNS = tuple(
+    (left_very, left, right_very, right)
+    for left_very in (0, 1) for left in (0, 1) for right_very in (0, 1) for right in (0, 1)
+    if left_very <= left and right_very <= right and left_very + right_very < 2
+)  # fmt: skip
+
+
+def _sides(pattern: tuple[int, int, int, int]) -> list[tuple[bool, bool]]:
+    """(is it before the noun, is it with very) of each adjective of the pattern."""
+    left_very, left, right_very, right = pattern
+    return [(True, bool(left_very))] * left + [(False, bool(right_very))] * right
 
 
 __all__ = ["LIVING", "NounPhrase", "NounPhrases", "nouns", "smallest"]

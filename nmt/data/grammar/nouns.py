@@ -76,8 +76,10 @@ sugar sucre m; ham jambon m""",
     "drink": """
 water eau f; milk lait m; wine vin m; tea thé m; coffee café m; juice jus m; beer bière f; lemonade limonade f""",
     "document": """
-book livre m; letter lettre f; newspaper journal m; poem poème m; story histoire f; novel roman m; message message m;
-magazine magazine m; report rapport m; dictionary dictionnaire m; article article m""",
+book livre m; letter lettre f; newspaper journal m; message message m; magazine magazine m;
+dictionary dictionnaire m; notebook cahier m; map carte f""",
+    "text": """
+poem poème m; story histoire f; novel roman m; report rapport m; article article m; legend légende f""",
     "object": """
 key clé f; knife couteau m; lamp lampe f; glass verre m; bottle bouteille f; bag sac m; box boîte f; watch montre f;
 umbrella parapluie m; pen stylo m; bucket seau m; rope corde f; axe hache f; hammer marteau m; basket panier m;
@@ -100,7 +102,7 @@ bench banc m; stool tabouret m""",
     "plant": """
 flower fleur f; rose rose f; tree arbre m; oak chêne m; bush buisson m; hedge haie f; tulip tulipe f""",
     "landmark": """
-wall mur m; fountain fontaine f; statue statue f; lake lac m; sea mer f; hill colline f; monument monument m;
+wall mur m; fountain fontaine f; statue statue f; lake lac m; hill colline f; monument monument m;
 well puits m; ruin ruine f""",
     "event": """
 party fête f; concert concert m; meeting réunion f; lesson leçon f; meal repas m; wedding mariage m; war guerre f;
@@ -179,6 +181,10 @@ REGIONS: list[Region] = [Region(*row) for row in _rows(_REGIONS)]
 PEOPLE = ("person", "kin")
 LIVING = ("person", "kin", "animal")
 PORTABLE = ("object", "document", "clothing", "instrument")
+# one can stand behind or in front of
+BUILDINGS = [item for item in PLACES if item.english in (
+    "house church castle shop shed tower school station hospital hotel restaurant library museum theatre farm factory bakery"
+).split()]  # fmt: skip
 VISIBLE = (*LIVING, *PORTABLE, "vehicle", "furniture", "plant", "landmark", "place")
 # what one may call one's own
-OWNED = ("kin", "animal", "document", "object", "instrument", "clothing", "vehicle", "furniture", "idea", "food")
+OWNED = ("kin", "animal", "document", "text", "object", "instrument", "clothing", "vehicle", "furniture", "idea", "food")

@@ -60,6 +60,12 @@ def _verbs(table: str, *, objects: tuple[str, ...] = (), stative: bool = False) 
     return result
 
 
+# nobody does it on purpose: not "to fall", "without coughing"
+UNWILLED = (
+    "tomber", "tousser", "respirer", "perdre", "casser", "hésiter", "pleurer", "réveiller", "trouver", "entendre",
+    "rencontrer", "craindre", "arriver",
+)  # fmt: skip
+
 BE = Verb("be", "être", stative=True)
 BE_DONE = Verb("be", "être")  # passive: its past is a passé composé
 HAVE = Verb("have", "avoir", stative=True)
@@ -75,7 +81,12 @@ SUDDEN = _verbs("""
 *wake up | se réveiller; *get up | se lever; hurry | se dépêcher; *leave | partir; *arrive | arriver; *fall | tomber;
 come | venir; return | revenir; *enter | entrer
 """)
-THING_EVENTS = _verbs("disappear | disparaître; burn | brûler; shine | briller; fall | tomber")
+THING_EVENTS = [
+    *_verbs("disappear | disparaître", objects=(*PORTABLE, "vehicle", "text")),
+    *_verbs("burn | brûler", objects=("document", "furniture", "plant", "vehicle")),
+    *_verbs("shine | briller", objects=("instrument", "vehicle")),
+    *_verbs("fall | tomber", objects=("object", "clothing", "document", "food")),
+]
 STATES = _verbs("""
 be hungry | avoir faim; be thirsty | avoir soif; be cold | avoir froid; be right | avoir raison; be sleepy | avoir sommeil
 """, stative=True)
@@ -91,7 +102,7 @@ TRANSITIVE = [
     *_verbs("*eat | manger", objects=("food", "foodstuff")),
     *_verbs("prepare | préparer; taste | goûter; cut | couper", objects=("food",)),
     *_verbs("drink | boire; pour | verser; order | commander", objects=("drink",)),
-    *_verbs("read | lire; write | écrire; translate | traduire; publish | publier", objects=("document",)),
+    *_verbs("read | lire; write | écrire; translate | traduire; publish | publier", objects=("document", "text")),
     *_verbs("open | ouvrir; close | fermer", objects=("opening",)),
     *_verbs("wash | laver; fold | plier; try on | essayer; wear | porter", objects=("clothing",)),
     *_verbs("play | jouer de", objects=("instrument",)),
@@ -111,7 +122,7 @@ TRANSITIVE = [
 ]  # fmt: skip
 # the object has a preposition in French that is not à + person: never a clitic, relative with dont
 ABOUT = [
-    *_verbs("speak about | parler de; dream of | rêver de", objects=(*PEOPLE, "place", "event", "document", "idea")),
+    *_verbs("speak about | parler de; dream of | rêver de", objects=(*PEOPLE, "place", "event", "text", "idea")),
     *_verbs("need | avoir besoin de", objects=(*PORTABLE, "vehicle"), stative=True),
     *_verbs("be afraid of | avoir peur de", objects=("animal", "event"), stative=True),
 ]
@@ -125,7 +136,7 @@ GIVING = _verbs("""
 give | donner; show | montrer; lend | prêter; offer | offrir; send | envoyer; sell | vendre; bring | apporter
 """, objects=(*PORTABLE, "food"))
 LOCATED = _verbs("+live | habiter; work | travailler; *stay | rester; *sleep | dormir; *arrive | arriver; play | jouer")
-DIRECTED = _verbs("*go | aller; *return | retourner; walk | marcher")[:2]
+DIRECTED = _verbs("*go | aller; *return | retourner; *come | venir")
 
 SAYING = _verbs("""
 say | dire; +think | penser; +believe | croire; +know | savoir; +hope | espérer; claim | prétendre;
@@ -133,7 +144,7 @@ announce | annoncer; explain | expliquer; notice | remarquer; dream | rêver; re
 """)
 TRYING = _verbs("""
 +want | vouloir; +hope | espérer; try | essayer de; begin | commencer à; refuse | refuser de; forget | oublier de;
-decide | décider de; learn | apprendre à; hesitate | hésiter à; +prefer | préférer; promise | promettre de;
+decide | décider de; hesitate | hésiter à; +prefer | préférer; promise | promettre de;
 +like | aimer; continue | continuer à; +need | avoir besoin de
 """)
 ASKING = _verbs("""

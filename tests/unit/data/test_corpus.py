@@ -319,7 +319,7 @@ class Grammar:
         for split in ("train", "valid", "test"):
             written(directory / f"{split}.en", f"red car {config.seed}\n")
             written(directory / f"{split}.fr", f"voiture rouge {config.seed}\n")
-            written(directory / f"{split}.align", "0-1 1-0 2-2\n")
+            written(directory / f"{split}.align", "0-1 1-2 2-0\n")
 
 
 @pytest.fixture
@@ -354,7 +354,8 @@ def test_the_reversed_direction_has_the_reversed_alignment(tmp_path: Path, gramm
     assert (backward.source, backward.target) == (forward.target, forward.source)
     assert forward.alignment is not None
     assert backward.alignment is not None
-    assert list(read_lines(forward.alignment)) == ["0-1 1-0 2-2"]
+    assert list(read_lines(forward.alignment)) == ["0-1 1-2 2-0"]
+    assert list(read_lines(backward.alignment)) == ["0-2 1-0 2-1"]
     written(tmp_path / "x", "0-1 0-2 3-0\n")
     corpus_module._write_reversed(tmp_path / "x", tmp_path / "y")
     assert list(read_lines(tmp_path / "y")) == ["0-3 1-0 2-0"]

@@ -66,7 +66,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http_server:
+    class QuietServer(ThreadingHTTPServer):
+        def handle_error(self, *arguments: object) -> None:
+            """A client that hung up is what some tests are about."""
+
+    with QuietServer(("127.0.0.1", 0), Handler) as http_server:
         state.address = f"http://127.0.0.1:{http_server.server_address[1]}/file.gz"
         thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

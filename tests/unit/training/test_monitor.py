@@ -331,11 +331,7 @@ def test_the_bar_moves_between_records_a_few_times_a_second(tmp_path: Path) -> N
         ((5, 0, 0), (None, None, None), (None, "step 5")),
     ],
 )
-def test_budget_is_what_ends_first(
-    counts: tuple[int, float, float],
-    limits: tuple[int | None, int | None, float | None],
-    expected: tuple[float | None, str],
-) -> None:
+def test_budget_is_what_ends_first(counts: tuple[Any, ...], limits: tuple[Any, ...], expected: Any) -> None:
     assert budget_progress(*counts, *limits) == expected
 
 

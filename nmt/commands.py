@@ -1,0 +1,207 @@
+"""What the verbs besides `train` do. Text goes to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import queue
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from nmt.config import SearchConfig
+from nmt.data.corpus import decoded_line, prepare_corpus, read_lines
+from nmt.decoding.translator import Translation, Translator
+from nmt.errors import RequestError
+from nmt.evaluation.alignment import plot_alignment
+from nmt.evaluation.metrics import score_files
+from nmt.evaluation.scoring import score_sets
+from nmt.files import write_atomically
+from nmt.training.average import average_checkpoints
+from nmt.training.session import say
+
+LINES_AT_ONCE = 2_000
+"""Lines that are sorted by length and translated together; waiting lines are never held back to fill this."""
+
+
+# translate -------------------------------------------------------------------------------------------------------
+
+
+def translate(arguments: Namespace) -> None:
+    """`nmt translate`: one line of output for each line of input, as lines arrive."""
+    if arguments.alignments and arguments.alignments == arguments.output:
+        raise RequestError("translate: --output and --alignments name the same file")
+    translator = Translator.load(arguments.run)
+    search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
+    wanted = bool(arguments.alignments)
+    written: list[str] = []
+    aligned: list[str] = []
+    for lines in _input_chunks(arguments):
+        for found in translator.n_best(lines, search, wanted):
+            line = _as_json(found) if arguments.json else "\t".join(t.text.replace("\t", " ") for t in found)
+            if arguments.output:
+                written.append(f"{line}\n")
+            else:
+                print(line, flush=False)
+            if wanted:
+                aligned.append(f"{found[0].alignment.words().pharaoh() if found[0].alignment else ''}\n")
+        sys.stdout.flush()
+    if arguments.output:
+        write_atomically(arguments.output, "".join(written))
+    if wanted:
+        write_atomically(arguments.alignments, "".join(aligned))
+
+
+def _search_settings(search: SearchConfig, beam_size: int | None, n_best: int | None) -> SearchConfig:
+    """The run's settings with the command's; asking for n hypotheses alone widens the beam where it must."""
+    count = n_best if n_best is not None else search.n_best
+    if beam_size is not None and count > beam_size:
+        raise RequestError(f"translate: --n-best {count} is more than --beam-size {beam_size}")
+    width = beam_size if beam_size is not None else max(search.beam_size, count)
+    return dataclasses.replace(search, beam_size=width, n_best=count)
+
+
+def _as_json(found: Sequence[Translation]) -> str:
+    """One object: the best translation, and all of them under `n_best` where there are several."""
+
+    def plain(translation: Translation) -> dict[str, Any]:
+        alignment = translation.alignment
+        return {
+            "text": translation.text,
+            "score": translation.score,
+            "tokens": translation.tokens,
+            "alignment": json.loads(alignment.words().to_json()) if alignment else None,
+        }
+
+    record = plain(found[0])
+    if len(found) > 1:
+        record["n_best"] = [plain(translation) for translation in found]
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _input_chunks(arguments: Namespace) -> Iterator[list[str]]:
+    if arguments.text is not None:
+        yield [arguments.text]
+    elif arguments.input is not None:
+        yield from _chunks(read_lines(arguments.input))
+    else:
+        yield from _arriving_chunks()
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+    iterator = iter(lines)
+    while chunk := list(islice(iterator, LINES_AT_ONCE)):
+        yield chunk
+
+
+def _arriving_chunks() -> Iterator[list[str]]:
+    """What stdin holds whenever the last lines are done: everything of a file, one line of a person who types."""
+    arrived: queue.Queue[bytes | None] = queue.Queue(maxsize=2 * LINES_AT_ONCE)
+
+    def read() -> None:
+        while line := sys.stdin.buffer.readline():
+            arrived.put(line)
+        arrived.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    number = 0
+    open_end = True
+    while open_end:
+        raw = [arrived.get()]
+        while len(raw) < LINES_AT_ONCE:
+            try:
+                raw.append(arrived.get_nowait())
+            except queue.Empty:
+                break
+        chunk: list[str] = []
+        failure: RequestError | None = None
+        for line in raw:
+            if line is None:
+                open_end = False
+                break
+            number += 1
+            try:
+                chunk.append(decoded_line("stdin", number, line))
+            except RequestError as error:
+                failure = error
+                break
+        if chunk:
+            yield chunk
+        if failure is not None:  # the lines before it have been answered
+            raise failure
+
+
+# score -----------------------------------------------------------------------------------------------------------
+
+
+def score(arguments: Namespace) -> None:
+    """`nmt score`: a run on its test sets, or any two files."""
+    files = (arguments.hypotheses, arguments.references)
+    if arguments.run is None:
+        if None in files:
+            raise RequestError("score: give a RUN, or both --hypotheses and --references")
+        found = score_files(arguments.hypotheses, arguments.references)
+        print(f"BLEU {found.bleu:.2f}  {found.bleu_signature}\nchrF {found.chrf:.2f}  {found.chrf_signature}")
+        for warning in found.statistics.warnings:
+            say(f"warning: {warning}")
+        return
+    if files != (None, None):
+        raise RequestError("score: give a RUN, or --hypotheses and --references, not both")
+    translator = Translator.load(arguments.run)
+    assert translator.config is not None
+    corpus = prepare_corpus(translator.config.data, say)
+    names = [arguments.set] if arguments.set else list(corpus.test)
+    results = score_sets(translator, corpus, names, arguments.run, say)
+    print(format_results(results, names))
+
+
+def format_results(results: dict[str, Any], names: Sequence[str]) -> str:
+    """A line for each set, then the signatures, which are the same for all."""
+    lines = [f"{'set':24}{'sentences':>10}{'BLEU':>8}{'chrF':>8}{'literature BLEU':>17}{'tokens/s':>10}"]
+    for name in names:
+        entry = results["sets"][name]
+        literature = "" if entry["literature_bleu"] is None else f"{entry['literature_bleu']:.2f}"
+        lines.append(
+            f"{name:24}{entry['sentences']:10}{entry['bleu']:8.2f}{entry['chrf']:8.2f}{literature:>17}"
+            f"{entry['target_tokens_per_s']:10.0f}"
+        )
+    first = results["sets"][names[0]]
+    lines += [f"BLEU  {first['bleu_signature']}", f"chrF  {first['chrf_signature']}"]
+    if first["literature_signature"]:
+        lines.append(f"literature BLEU  {first['literature_signature']}")
+    return "\n".join(lines)
+
+
+# attend ----------------------------------------------------------------------------------------------------------
+
+
+def attend(arguments: Namespace) -> None:
+    """`nmt attend`: the translation of a sentence, and where each of its words looked."""
+    translator = Translator.load(arguments.run)
+    [translation] = translator.translate([arguments.text], alignments=True)
+    if translation.alignment is None:
+        raise RequestError("attend: the text is blank")
+    alignment = translation.alignment.words()
+    print(translation.text)
+    if arguments.output:
+        plot_alignment(alignment, arguments.output)
+        print(arguments.output)
+        return
+    width = max((len(word) for word in alignment.target_tokens), default=0)
+    for word, weights_S in zip(alignment.target_tokens, alignment.weights_TS, strict=True):
+        strongest = sorted(range(len(weights_S)), key=lambda s: -weights_S[s])[:3]
+        print(f"{word:{width}}  " + "  ".join(f"{alignment.source_tokens[s]} {weights_S[s]:.2f}" for s in strongest))
+
+
+# average ---------------------------------------------------------------------------------------------------------
+
+
+def average(arguments: Namespace) -> None:
+    """`nmt average`: a checkpoint whose weights are the mean of the run's last ones."""
+    directory, used = average_checkpoints(Path(arguments.run), arguments.last)
+    say(f"mean of {', '.join(path.name for path in used)}")
+    print(directory)

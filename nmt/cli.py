@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from nmt.config import TrainConfig
 from nmt.errors import RequestError, WorkError
 
 OVERVIEW = """\
@@ -150,10 +151,16 @@ def _train(argv: list[str]) -> int:
     return 0
 
 
-def _trainer(config: Any) -> None:
-    from nmt.training.trainer import train  # brings PyTorch, which a mistake in an override need not wait for
+def _trainer(config: TrainConfig) -> None:
+    from nmt.training.interruption import Interrupted
+    from nmt.training.session import train  # brings PyTorch, which a mistake in an override need not wait for
 
-    train(config)
+    try:
+        train(config)
+    except Interrupted as stop:
+        # Not an Exception, so that it ends a sweep as well; the state is saved.
+        print(f"nmt: {stop}", file=sys.stderr, flush=True)
+        raise SystemExit(128 + stop.signal_number) from stop
 
 
 def _hydra_flags(arguments: argparse.Namespace) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nmt.config import FilesData, GrammarData, TrainConfig, TransformerConfig
+from nmt.config import BahdanauConfig, FilesData, GrammarData, ModelConfig, TrainConfig, TransformerConfig
 from nmt.configuration.schema import DATA, MODELS, Key, fields_of
 from nmt.errors import RequestError
 
@@ -76,11 +76,24 @@ def _check_model(config: TrainConfig) -> None:
             "model.tie_embeddings=true: needs tokenizer.joint=true; with a vocabulary for each language "
             "write model.tie_embeddings=false"
         )
+    size, output = _width_before_output(model)
+    if model.tie_embeddings and getattr(model, size) != getattr(model, output):
+        raise RequestError(
+            f"model.{size}={getattr(model, size)}: must be equal to model.{output}={getattr(model, output)}, which the "
+            "output projection reads, since model.tie_embeddings=true"
+        )
     if isinstance(model, TransformerConfig):
         if model.width % model.heads:
             raise refuse("model.heads", model.heads, f"a divisor of model.width={model.width}")
         if model.width % 2:
             raise refuse("model.width", model.width, "even, since positions are pairs of a sine and a cosine")
+
+
+def _width_before_output(model: ModelConfig) -> tuple[str, str]:
+    """The keys of the embeddings' width and of the hidden states' that are projected to the vocabulary."""
+    if isinstance(model, TransformerConfig):
+        return "width", "width"
+    return "embedding_size", "readout_size" if isinstance(model, BahdanauConfig) else "hidden_size"
 
 
 def _check_data(config: TrainConfig) -> None:

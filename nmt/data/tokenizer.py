@@ -280,7 +280,8 @@ def _in_background(work: Callable[[], bytes]) -> bytes:
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        done.wait()
+        while not done.wait(0.2):  # whichever thread a signal reaches, it is this one that handles it
+            pass
     except BaseException:
         done.wait(0.5)
         raise

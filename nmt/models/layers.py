@@ -12,6 +12,32 @@ import torch
 from torch import Tensor, nn
 
 
+class Dropout(nn.Module):
+    """Sets a share p of the activations to zero in training and scales the others by 1 / (1 - p).
+
+    On a CPU, PyTorch draws a number for every element, which is a fifth of a small Transformer's training time. Here
+    each 64-bit number of the same generator decides for four elements, 16 bits each: p is met to 1/65,536 (0.3 becomes
+    0.300003), and the scale is that of the p that is met, so that the expectation is exact.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        if x.device.type != "cpu":
+            return nn.functional.dropout(x, self.p)
+        dropped = min(round(self.p * 65_536), 65_535)
+        bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        kept = bits.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 32_768
+        return x * kept.to(x.dtype).mul_(65_536 / (65_536 - dropped))
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
 def sinusoids(length: int, width: int) -> Tensor:
     """PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) its cosine (Vaswani et al. 2017, section 3.5): (length, D)."""
     frequencies = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
@@ -47,7 +73,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.expand = nn.Linear(width, inner)
         self.contract = nn.Linear(inner, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return self.contract(self.dropout(torch.relu(self.expand(x_BTD))))
@@ -60,7 +86,7 @@ class Residual(nn.Module):
     def __init__(self, width: int, dropout: float, norm: str) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.pre = norm == "pre"
 
     def inner_input(self, x_BTD: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ Shapes: B batch, R = B·N rows, S source positions, T target positions, E embedd
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ from nmt.data.batching import Batch
 from nmt.data.tokenizer import PAD
 from nmt.models.attention import AdditiveAttention, MultiplicativeAttention
 from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel
-from nmt.models.layers import maxout
+from nmt.models.layers import Dropout, maxout
 
 LayerStates = tuple[Tensor, ...]
 """One tensor (rows, H) a layer."""
@@ -42,6 +43,14 @@ def reverse_within_length(x_BS: Tensor, lengths_B: Tensor) -> Tensor:
     return x_BS[torch.arange(len(x_BS), device=x_BS.device)[:, None], index_BS]
 
 
+class StepWeights(NamedTuple):
+    """One layer's matrices in a step-by-step evaluation; the first layer's bias is in the projected inputs."""
+
+    input_4HF: Tensor | None
+    bias_4H: Tensor | None
+    recurrent_4HH: Tensor
+
+
 class StackedLSTM(nn.Module):
     """LSTM layers on top of each other, dropout between them (Zaremba et al. 2014), evaluated in two ways.
 
@@ -51,7 +60,7 @@ class StackedLSTM(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, layers: int, dropout: float) -> None:
         super().__init__()
-        self.dropout = dropout
+        self.between = Dropout(dropout)
         self.lstm = nn.LSTM(input_size, hidden_size, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
     def encode(self, x_BSE: Tensor, lengths_B: Tensor) -> tuple[Tensor, LayerStates, LayerStates]:
@@ -73,20 +82,39 @@ class StackedLSTM(nn.Module):
         """The first layer's gates (B, T, 4H) as far as they depend on the first E of its inputs, with both biases."""
         return F.linear(x_BTE, self._weight("weight_ih", 0)[:, : x_BTE.shape[-1]], self._bias(0))
 
+    def step_weights(self, fed_size: int) -> list[StepWeights]:
+        """What `step` multiplies with, for each layer: views, cut once so that their gradients are summed once.
+
+        Args:
+            fed_size: how many of the first layer's inputs `project_inputs` does not get.
+        """
+        first = StepWeights(
+            self._weight("weight_ih", 0)[:, -fed_size:] if fed_size else None, None, self._weight("weight_hh", 0)
+        )
+        return [first] + [
+            StepWeights(self._weight("weight_ih", layer), self._bias(layer), self._weight("weight_hh", layer))
+            for layer in range(1, self.lstm.num_layers)
+        ]
+
     def step(
-        self, projected_R4H: Tensor, fed_RF: Tensor | None, hidden: LayerStates, cell: LayerStates
+        self,
+        projected_R4H: Tensor,
+        fed_RF: Tensor | None,
+        hidden: LayerStates,
+        cell: LayerStates,
+        weights: list[StepWeights],
     ) -> tuple[LayerStates, LayerStates]:
         """Every layer's next state and cell; `fed_RF` are the last F of the first layer's inputs, not yet projected."""
-        gates_R4H = projected_R4H
-        if fed_RF is not None:
-            gates_R4H = torch.addmm(gates_R4H, fed_RF, self._weight("weight_ih", 0)[:, -fed_RF.shape[-1] :].t())
+        gates_R4H, below_RF = projected_R4H, fed_RF
         next_hidden: list[Tensor] = []
         next_cell: list[Tensor] = []
-        for layer in range(self.lstm.num_layers):
+        for layer, weight in enumerate(weights):
             if layer > 0:
-                below_RH = F.dropout(next_hidden[-1], self.dropout, self.training)
-                gates_R4H = F.linear(below_RH, self._weight("weight_ih", layer), self._bias(layer))
-            gates_R4H = torch.addmm(gates_R4H, hidden[layer], self._weight("weight_hh", layer).t())
+                below_RF = self.between(next_hidden[-1])
+                gates_R4H = F.linear(below_RF, cast(Tensor, weight.input_4HF), weight.bias_4H)
+            elif below_RF is not None:
+                gates_R4H = torch.addmm(gates_R4H, below_RF, cast(Tensor, weight.input_4HF).t())
+            gates_R4H = torch.addmm(gates_R4H, hidden[layer], weight.recurrent_4HH.t())
             input_RH, forget_RH, candidate_RH, output_RH = gates_R4H.chunk(4, dim=-1)
             cell_RH = forget_RH.sigmoid() * cell[layer] + input_RH.sigmoid() * candidate_RH.tanh()
             next_cell.append(cell_RH)
@@ -172,7 +200,7 @@ class LstmSequenceToSequence(TranslationModel):
         self.embeddings = Embeddings(source_vocabulary, target_vocabulary, config.embedding_size, config.tie_embeddings)
         self.encoder = StackedLSTM(config.embedding_size, config.hidden_size, config.layers, config.dropout)
         self.decoder = StackedLSTM(config.embedding_size, config.hidden_size, config.layers, config.dropout)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = self.embeddings.projection(config.hidden_size, target_vocabulary)
         _initialize_uniform(self.encoder, self.decoder, bound=0.08)  # section 3.4
 
@@ -246,7 +274,7 @@ class Bahdanau(TranslationModel):
         self.readout_state = nn.Linear(hidden, 2 * readout)  # U_o
         self.readout_embedding = nn.Linear(embedding, 2 * readout, bias=False)  # V_o
         self.readout_context = nn.Linear(2 * hidden, 2 * readout, bias=False)  # C_o
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = self.embeddings.projection(readout, target_vocabulary)
 
     def encode(self, source_BS: Tensor) -> BahdanauMemory:
@@ -343,14 +371,13 @@ class Luong(TranslationModel):
         super().__init__()
         embedding, hidden = config.embedding_size, config.hidden_size
         self.reverse_source = config.reverse_source
-        self.input_feeding = config.input_feeding
-        fed = hidden if config.input_feeding else 0
+        self.fed_size = hidden if config.input_feeding else 0
         self.embeddings = Embeddings(source_vocabulary, target_vocabulary, embedding, config.tie_embeddings)
         self.encoder = StackedLSTM(embedding, hidden, config.layers, config.dropout)
-        self.decoder = StackedLSTM(embedding + fed, hidden, config.layers, config.dropout)
+        self.decoder = StackedLSTM(embedding + self.fed_size, hidden, config.layers, config.dropout)
         self.attention = MultiplicativeAttention(hidden, hidden, config.score)
         self.combine = nn.Linear(2 * hidden, hidden, bias=False)  # W_c
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = self.embeddings.projection(hidden, target_vocabulary)
         _initialize_uniform(self.encoder, self.decoder, self.attention, self.combine, bound=0.1)  # section 4.1
 
@@ -369,12 +396,13 @@ class Luong(TranslationModel):
         memory = self.encode(batch.source_BS)
         state = self.start(memory)
         embedded_BTE = self.dropout(self.embeddings.target(batch.target_input_BT))
-        if not self.input_feeding:
+        if not self.fed_size:
             states_BTH, _, _ = self.decoder.sequence(embedded_BTE, state.hidden, state.cell)
             return self._attend(states_BTH, memory)[0]
+        weights = self.decoder.step_weights(self.fed_size)
         attentional: list[Tensor] = []
         for projected_B4H in self.decoder.project_inputs(embedded_BTE).unbind(1):
-            state, _ = self._advance(projected_B4H, state, memory)
+            state, _ = self._advance(projected_B4H, state, memory, weights)
             attentional.append(state.attentional_RH)
         return torch.stack(attentional, dim=1)
 
@@ -387,12 +415,14 @@ class Luong(TranslationModel):
     ) -> tuple[Tensor, LuongState, Tensor | None]:
         assert isinstance(state, LuongState) and isinstance(memory, LuongMemory)
         projected_R4H = self.decoder.project_inputs(self.dropout(self.embeddings.target(tokens_R)))
-        state, weights_RS = self._advance(projected_R4H, state, memory)
+        state, weights_RS = self._advance(projected_R4H, state, memory, self.decoder.step_weights(self.fed_size))
         return state.attentional_RH, state, weights_RS if need_weights else None
 
-    def _advance(self, projected_R4H: Tensor, state: LuongState, memory: LuongMemory) -> tuple[LuongState, Tensor]:
-        fed_RH = state.attentional_RH if self.input_feeding else None
-        hidden, cell = self.decoder.step(projected_R4H, fed_RH, state.hidden, state.cell)
+    def _advance(
+        self, projected_R4H: Tensor, state: LuongState, memory: LuongMemory, weights: list[StepWeights]
+    ) -> tuple[LuongState, Tensor]:
+        fed_RH = state.attentional_RH if self.fed_size else None
+        hidden, cell = self.decoder.step(projected_R4H, fed_RH, state.hidden, state.cell, weights)
         hidden_BNH = hidden[-1].view(len(memory.mask_BS), -1, hidden[-1].shape[-1])
         attentional_BNH, weights_BNS = self._attend(hidden_BNH, memory)
         return LuongState(hidden, cell, attentional_BNH.flatten(0, 1)), weights_BNS.flatten(0, 1)

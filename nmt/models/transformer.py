@@ -20,7 +20,7 @@ from nmt.data.tokenizer import PAD
 from nmt.models.attention import MultiHeadAttention, attention_weights
 from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel, hypotheses_per_sentence
 from nmt.models.cache import KeyValueCache
-from nmt.models.layers import FeedForward, Residual, SinusoidalPositions
+from nmt.models.layers import Dropout, FeedForward, Residual, SinusoidalPositions
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Transformer(TranslationModel):
         super().__init__()
         self.embeddings = Embeddings(source_vocabulary, target_vocabulary, config.width, config.tie_embeddings)
         self.positions = SinusoidalPositions(config.width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm before each sub-layer nothing normalises the sum that leaves the last layer.

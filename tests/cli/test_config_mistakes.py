@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import types
@@ -15,6 +16,7 @@ import pytest
 from nmt import cli
 from nmt.config import TrainConfig
 from nmt.errors import RequestError, WorkError
+from nmt.training.interruption import Interrupted
 
 Trainer = Callable[[TrainConfig], None]
 
@@ -93,6 +95,8 @@ MISTAKES: list[tuple[list[str], str]] = [
     # impossible together
     (["search.n_best=9"], "search.n_best=9: must be at most search.beam_size=5"),
     (["model=transformer", "model.heads=3"], "model.heads=3: must be a divisor of model.width=128"),
+    (["model.embedding_size=128"], "model.embedding_size=128: must be equal to model.readout_size=256"),
+    (["model=luong", "model.hidden_size=512"], "model.embedding_size=256: must be equal to model.hidden_size=512"),
     (["tokenizer.joint=false"], "model.tie_embeddings=true: needs tokenizer.joint=true"),
     (["schedule=linear"], "schedule.name=linear: needs the step at which it ends; give schedule.total"),
     (["schedule=cosine", "trainer.max_steps=9"], "schedule.warmup=1000: must be below trainer.max_steps=9"),
@@ -123,9 +127,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
 
 
 def replace_trainer(monkeypatch: pytest.MonkeyPatch, train: Trainer) -> None:
-    module = types.ModuleType("nmt.training.trainer")
+    module = types.ModuleType("nmt.training.session")
     module.train = train  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "nmt.training.trainer", module)
+    monkeypatch.setitem(sys.modules, "nmt.training.session", module)
 
 
 def nmt(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -244,7 +248,8 @@ def test_train_hands_over_what_was_composed(trained: list[TrainConfig], empty_fo
         (OSError(28, "No space left on device", "x"), 1, "nmt: error: x: No space left on device\n"),
         (ValueError("two\nlines"), 1, "nmt: error: ValueError: two lines (set NMT_TRACEBACK=1 to see where)\n"),
         (KeyboardInterrupt(), 130, "nmt: interrupted\n"),
-        (SystemExit(143), 143, ""),
+        (Interrupted(signal.SIGTERM, "saved at step 7"), 143, "nmt: saved at step 7\n"),
+        (Interrupted(signal.SIGINT, "saved at step 7"), 130, "nmt: saved at step 7\n"),
     ],
 )
 def test_exit_status_of_what_the_trainer_raises(
@@ -299,15 +304,20 @@ def test_runs_of_a_sweep_have_directories_of_their_own(trained: list[TrainConfig
     ]
 
 
-def test_an_interruption_ends_the_sweep(monkeypatch: pytest.MonkeyPatch, empty_folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("stop", "status"), [(KeyboardInterrupt(), 130), (Interrupted(signal.SIGTERM, "saved"), 143)], ids=["INT", "TERM"]
+)
+def test_an_interruption_ends_the_sweep(
+    stop: BaseException, status: int, monkeypatch: pytest.MonkeyPatch, empty_folder: Path
+) -> None:
     begun = []
 
     def train(config: TrainConfig) -> None:
         begun.append(config.trainer.seed)
-        raise KeyboardInterrupt
+        raise stop
 
     replace_trainer(monkeypatch, train)
-    assert cli.main(["train", "-m", "trainer.seed=1,2"]) == 130
+    assert cli.main(["train", "-m", "trainer.seed=1,2"]) == status
     assert begun == [1]
 
 

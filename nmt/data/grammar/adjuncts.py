@@ -9,6 +9,8 @@ from nmt.data.grammar.predicates import Predicate, Predicates
 from nmt.data.grammar.source import DeadEnd
 from nmt.data.grammar.tokens import Phrase
 
+_SKILLS = ("travailler", "chanter", "danser", "nager", "manger")
+_NO_MANNER = ("hésiter", "tousser", "hurler", "pleurer", "reposer", "rire", "mentir", "habiter", "rester", "arriver")
 NON_FINITE = ("bare", "gerund")
 # frames with a verb inside
 NESTED = "saying trying modal asking and_verb and_pronoun"
@@ -23,9 +25,6 @@ def subject_type(kind: str) -> str:
 class Adjuncts(Predicates):
     """The rules of adjuncts. `clause` and `verb_phrase` are supplied further down the chain."""
 
-    now = "present"  # time of the innermost finite clause
-    banned = ""  # adjuncts that a question asks for
-
     def clause(self, n: int, time: str) -> Phrase:
         """A clause of n words with its own subject."""
         raise NotImplementedError
@@ -36,12 +35,12 @@ class Adjuncts(Predicates):
 
     def inner_time(self, time: str) -> str:
         """The time of clauses inside a noun phrase of a clause of that time."""
-        time = self.now if time in NON_FINITE else time
+        time = self.discourse.now if time in NON_FINITE else time
         return {"after when": "present", "while": "past"}.get(time, time)
 
     def _fill(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, allowed: str = "fmtpcs") -> Predicate:
         """Adds adjuncts of n words: f frequency, m manner, t time, p place, c company, s subordinate clause."""
-        allowed = "".join(letter for letter in allowed if letter not in self.banned)
+        allowed = "".join(letter for letter in allowed if letter not in self.discourse.banned)
         while n > 0:
             choice = self.weighted(
                 [
@@ -56,6 +55,8 @@ class Adjuncts(Predicates):
             allowed = allowed.replace(choice, "")
             if choice in "fm" and n > 4 and self.chance(0.6):
                 continue
+            if choice in "ft":  # not "often yesterday"
+                allowed = allowed.replace("t", "").replace("f", "")
             used = getattr(self, "_adjunct_" + choice)(n, predicate, subject, time, bool(allowed))
             n -= used
         return predicate
@@ -69,10 +70,13 @@ class Adjuncts(Predicates):
         return 1
 
     def _adjunct_m(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, more: bool) -> int:
-        well = predicate.verb.infinitive in ("dormir", "travailler", "chanter", "danser", "nager", "manger")
-        adverb = self.pick(WELL if well and self.chance(0.5) else MANNER)
+        verb = predicate.verb.infinitive
+        if verb in _NO_MANNER:
+            return 0
+        well = verb == "dormir" or (verb in _SKILLS and self.chance(0.5))
+        adverb = self.pick(WELL if well else MANNER)
         phrase = self.pair(adverb.english, adverb.french)
-        very = n > 1 and adverb.english not in ("secretly", "silently") and self.chance(0.4)
+        very = n > 1 and adverb.english != "secretly" and self.chance(0.4)
         predicate.manner = self.pair("very", "très") + phrase if very else phrase
         predicate.short_manner = adverb.short
         return 1 + very
@@ -82,8 +86,8 @@ class Adjuncts(Predicates):
             predicate.tense, predicate.tense
         )
         if time == "bare":  # wants to leave tomorrow, wanted to leave the next day
-            key = "later" if self.now in PAST else "future"
-        if time in ("while", "reported") and key == "past" or key == "present" and predicate.negation:
+            key = "later" if self.discourse.now in PAST else "future"
+        if (time in ("while", "reported") and key == "past") or (key == "present" and predicate.negation):
             return 0
         options = [item for item in TIME if key in item.times and len(item.english.split()) <= n]
         if not options:
@@ -93,19 +97,19 @@ class Adjuncts(Predicates):
         return len(item.english.split())
 
     def _adjunct_p(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, more: bool) -> int:
-        size = n if n < 5 or not more and n < 9 else self.between(2, 5)
+        size = n if n < 5 or (not more and n < 9) else self.between(2, 5)
         predicate.adjuncts += self.location(size, time=time)
         return size
 
     def _adjunct_c(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, more: bool) -> int:
-        size = n if n < 5 or not more and n < 9 else self.between(2, 5)
+        size = n if n < 5 or (not more and n < 9) else self.between(2, 5)
         inner = self.noun_phrase(size - 1, PEOPLE, self.inner_time(time), definite=True).phrase
         predicate.adjuncts += self.pair("with", "avec") + inner
         return size
 
     def _adjunct_s(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, more: bool) -> int:
         """to open, without opening, before opening, while opening, because she opens."""
-        if subject_type(subject.kind) != "p":
+        if subject_type(subject.kind) != "p" or predicate.verb.stative:
             return 0
         if n >= 4 and time not in NON_FINITE and (self.chance(0.5) or n > 14):
             inner = time if time == "reported" else "past" if time == "while" else "present" if time == "after when" else time
@@ -113,8 +117,8 @@ class Adjuncts(Predicates):
             return n
         size = n if n < 8 or not more else self.between(3, 7)
         left, right = self.pick((("to", "pour"), ("without", "sans"), ("before", "avant de"), ("while", "en")))
-        if right == "en" and predicate.verb.infinitive in ("dormir", "se réveiller"):
-            return 0
+        if right == "en" and predicate.verb.infinitive in ("dormir", "réveiller", "tomber"):
+            raise DeadEnd
         inner_predicate = self.verb_phrase(size - 1, subject, "gerund", NESTED)
         if inner_predicate.verb.stative or inner_predicate.verb.infinitive == predicate.verb.infinitive:
             raise DeadEnd

@@ -7,7 +7,7 @@ from dataclasses import replace
 from nmt.data.grammar import english, verbs
 from nmt.data.grammar.french import Features, agree
 from nmt.data.grammar.nested import NestedFrames
-from nmt.data.grammar.noun_phrases import NounPhrase, smallest
+from nmt.data.grammar.noun_phrases import NounPhrase
 from nmt.data.grammar.nouns import NOUNS, PEOPLE
 from nmt.data.grammar.predicates import Predicate
 from nmt.data.grammar.source import DeadEnd
@@ -32,9 +32,9 @@ class Clauses(NestedFrames):
 
     def _clause(self, n: int, time: str, without: str) -> Phrase:
         subject, rest = self.subject(n, time)
-        outer, self.now = self.now, time
+        outer, self.discourse.now = self.discourse.now, time
         predicate = self.verb_phrase(rest, subject, time, without)
-        self.now = outer
+        self.discourse.now = outer
         return subject.phrase + self.finite(predicate, subject.features)
 
     def subject(self, n: int, time: str, *, least: int = 2) -> tuple[NounPhrase, int]:
@@ -53,12 +53,12 @@ class Clauses(NestedFrames):
             if size == 1:
                 kinds = PEOPLE  # no town does anything
             subject = self.noun_phrase(size, kinds, self.inner_time(time))
-        self.previous = subject
+        self.discourse.previous = subject
         return subject, n - size
 
     def _pronoun(self) -> NounPhrase:
         """A subject pronoun. It and they stand for the subject of the clause before, they otherwise for men."""
-        previous = self.previous
+        previous = self.discourse.previous
         if previous and previous.features.person == 3 and not previous.pronoun and self.chance(0.7):
             features = previous.features
             person = "she" if features.feminine else "he"
@@ -75,8 +75,8 @@ class Clauses(NestedFrames):
     def relative(self, n: int, head: NounPhrase, time: str) -> Phrase:
         """A relative clause of n words: who, that, whose, where, with whom, that … about."""
         inner = self._relative_time(time)
-        saved, self.previous = self.previous, _NOBODY
-        outer, self.now = self.now, inner
+        saved, self.discourse.previous = self.discourse.previous, _NOBODY
+        outer, self.discourse.now = self.discourse.now, inner
         people = head.kind in PEOPLE
         usable = head.kind not in ("foodstuff", "drink")
         options = [
@@ -88,7 +88,7 @@ class Clauses(NestedFrames):
             (4.0 if n >= 3 and head.kind == "place" else 0.0, self._where),
         ]
         phrase = self.weighted(options)(n, head, inner)
-        self.previous, self.now = saved, outer
+        self.discourse.previous, self.discourse.now = saved, outer
         return phrase
 
     def _relative_time(self, time: str) -> str:
@@ -168,8 +168,6 @@ class Clauses(NestedFrames):
 
     def sentence(self, n: int) -> Phrase:
         """A statement, question or command of exactly n English words."""
-        self.previous, self.now, self.banned = None, "present", ""
-        self.flat, self.interrogative, self.conjunctions = 0, False, []
         choice = self.weighted(
             (
                 (10.0, "statement"),
@@ -187,7 +185,7 @@ class Clauses(NestedFrames):
 
     def statement(self, n: int, time: str, opening: bool = True) -> Phrase:
         """A main clause, alone, coordinated or with a subordinate clause before it (if `opening`); n words."""
-        if n < 8 or n < 24 and self.chance(0.6):
+        if n < 8 or (n < 24 and self.chance(0.6)):
             return self.clause(n, time)
         size = self.between(max(4, n // 4), n - max(5, n // 4))
         if opening and self.chance(0.35) and size <= 14:
@@ -199,10 +197,10 @@ class Clauses(NestedFrames):
 
     def conjunction(self) -> tuple[str, str, bool]:
         """A conjunction (and whether a comma precedes it), rather one that the sentence does not have yet."""
-        options = [(0.3 ** self.conjunctions.count(item[0]), item) for item in _CONJUNCTIONS
-                   if item[0] not in self.conjunctions[-1:]]  # fmt: skip
+        options = [(0.3 ** self.discourse.conjunctions.count(item[0]), item) for item in _CONJUNCTIONS
+                   if item[0] not in self.discourse.conjunctions[-1:]]  # fmt: skip
         choice = self.weighted(options)
-        self.conjunctions.append(choice[0])
+        self.discourse.conjunctions += (choice[0],)
         return choice
 
     def _subordinate(self, size: int, n: int, time: str) -> Phrase:
@@ -255,13 +253,13 @@ class Clauses(NestedFrames):
 
     def _polar(self, n: int, time: str) -> Phrase:
         subject, rest = self.subject(n - 1, time)
-        self.now, self.interrogative = time, True
+        self.discourse.now, self.discourse.interrogative = time, True
         predicate = self.verb_phrase(rest + 1, subject, time, "and_verb and_pronoun")
         return self._inverted(subject, predicate, Phrase())
 
     def _adverbial(self, n: int, time: str) -> Phrase:
         """why, when, where: without an adjunct that answers it."""
-        english, french, self.banned = self.pick(
+        english, french, self.discourse.banned = self.pick(
             (("why", "pourquoi", "s"), ("when", "quand", "ts"), ("where", "où", "ps"))
         )
         subject, rest = self.subject(n - 2, time)
@@ -269,16 +267,16 @@ class Clauses(NestedFrames):
         if english != "why":
             without += " located directed belonging sudden thing_event passive"
         before = self.pair(english, french)
-        self.now, self.interrogative = time, True
+        self.discourse.now, self.discourse.interrogative = time, True
         predicate = self.verb_phrase(rest + 1, subject, time, "and_verb and_pronoun " + without)
-        if predicate.verb.stative or predicate.negation and english != "why":
+        if predicate.verb.stative or (predicate.negation and english != "why"):
             raise DeadEnd
         return self._inverted(subject, predicate, before)
 
     def _who_question(self, n: int, time: str) -> Phrase:
         """who opens the door: no inversion."""
         somebody = NounPhrase(self.pair("who", "qui"), Features(), "person")
-        self.now = time
+        self.discourse.now = time
         predicate = self.verb_phrase(n - 1, somebody, time, "and_verb and_pronoun profession comparison")
         return somebody.phrase + self.finite(predicate, somebody.features)
 
@@ -293,7 +291,7 @@ class Clauses(NestedFrames):
         which = self.pair("which", quel)
         core = self.noun_core(int(adjective), noun, plural, which)
         subject, rest = self._person(n - len(core.english) - 1, time)
-        self.interrogative = True
+        self.discourse.interrogative = True
         predicate = self.gap_predicate(rest + 1, NounPhrase(core, features, noun.kind), subject, time)
         return self._inverted(subject, predicate, core)
 
@@ -303,7 +301,7 @@ class Clauses(NestedFrames):
         negated = n >= 4 and self.chance(0.3)
         without = "sudden state quality comparison profession being_somewhere having saying modal and_verb and_pronoun"
         predicate = self.verb_phrase(n - 2 * negated, somebody, "bare", without)
-        if predicate.verb.stative or not negated and (predicate.clitics or predicate.verb.reflexive):
+        if predicate.verb.stative or (not negated and (predicate.clitics or predicate.verb.reflexive)):
             raise DeadEnd
         finite, verb_link, negation = predicate.links[:3]
         left = (Word(predicate.verb.base, (finite, verb_link)), *self.particle(predicate))

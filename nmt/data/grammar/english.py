@@ -6,7 +6,8 @@ French has endings.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache
 
 from nmt.data.grammar.french import Features
 
@@ -28,7 +29,7 @@ _DOUBLING = ("plan", "stop", "admit", "refer", "swim", "run", "put", "get", "cut
 _PLURALS = {"man": "men", "woman": "women", "child": "children", "mouse": "mice", "goose": "geese"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def third_person(base: str) -> str:
     """sleeps, watches, carries."""
     if base in ("be", "have"):
@@ -47,7 +48,7 @@ def _add_s(base: str) -> str:
 def plural(noun: str) -> str:
     """The plural of an English noun; compounds inflect their last part."""
     for singular, irregular in _PLURALS.items():
-        if noun == singular or noun.endswith("woman") and singular == "woman" or noun == "police" + singular:
+        if noun == singular or (noun.endswith("woman") and singular == "woman") or noun == "police" + singular:
             return noun.removesuffix(singular) + irregular
     if noun.endswith(("knife", "wife", "wolf", "shelf", "thief")):
         return noun.removesuffix("fe").removesuffix("f") + "ves"
@@ -56,13 +57,13 @@ def plural(noun: str) -> str:
     return _add_s(noun)
 
 
-@lru_cache(maxsize=None)
+@cache
 def past(base: str) -> str:
     """The simple past."""
     return IRREGULAR[base][0] if base in IRREGULAR else _add_ed(base)
 
 
-@lru_cache(maxsize=None)
+@cache
 def participle(base: str) -> str:
     """The past participle."""
     return IRREGULAR[base][1] if base in IRREGULAR else _add_ed(base)
@@ -76,7 +77,7 @@ def _add_ed(base: str) -> str:
     return base + (base[-1] if base in _DOUBLING else "") + "ed"
 
 
-@lru_cache(maxsize=None)
+@cache
 def gerund(base: str) -> str:
     """sleeping, writing, swimming, lying."""
     if base == "lie":
@@ -100,7 +101,7 @@ def finite(base: str, tense: str, features: Features) -> str:
 
 
 # auxiliary and form of the main verb
-_COMPOUND = {
+_COMPOUND: dict[str, tuple[str, Callable[[str], str]]] = {
     "progressive": ("be", gerund),
     "future": ("will", str),
     "conditional": ("would", str),

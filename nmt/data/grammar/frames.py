@@ -7,15 +7,15 @@ those that fit. What is left over after the verb and its objects goes into adjun
 from __future__ import annotations
 
 from nmt.data.grammar import verbs
-from nmt.data.grammar.adjuncts import Adjuncts, subject_type
+from nmt.data.grammar.adjuncts import NON_FINITE, Adjuncts, subject_type
 from nmt.data.grammar.french import Features
-from nmt.data.grammar.modifiers import ADJECTIVES, DEGREE, GRADABLE, Adjective
+from nmt.data.grammar.modifiers import ADJECTIVES, DEGREE, GRADABLE, PASSING, Adjective
 from nmt.data.grammar.noun_phrases import NounPhrase, smallest
 from nmt.data.grammar.nouns import PEOPLE
 from nmt.data.grammar.predicates import OBJECT_PRONOUNS, Predicate
 from nmt.data.grammar.source import DeadEnd
 from nmt.data.grammar.tokens import Phrase, Word
-from nmt.data.grammar.verbs import Verb
+from nmt.data.grammar.verbs import UNWILLED, Verb
 
 _PROFESSIONS = (  # men, women
     (
@@ -70,32 +70,41 @@ class Frames(Adjuncts):
             for weight, least, most, name, kinds in _FRAMES
             if n >= least + extra and kind in kinds and name not in without.split()
         ]
-        predicate: Predicate = getattr(self, "_" + self.weighted(options))(n, subject, time)
-        return predicate
+
+        def rule() -> Predicate:
+            predicate: Predicate = getattr(self, "_" + self.weighted(options))(n, subject, time)
+            return predicate
+
+        return self.attempt(rule)
 
     # One verb ----------------------------------------------------------------------------------------------------
 
-    def _choose(self, items: list[Verb], subject: NounPhrase) -> Verb:
-        animal = subject.kind == "animal"
-        return self.pick([item for item in items if item.animal or not animal])
+    def choose(self, items: list[Verb], subject: NounPhrase, time: str) -> Verb:
+        """A verb that the subject can be said to do; on purpose, where the form is not finite."""
+        animal, willed = subject.kind == "animal", time in NON_FINITE
+        return self.pick(
+            [item for item in items if (item.animal or not animal) and not (willed and item.infinitive in UNWILLED)]
+        )
 
     def _intransitive(self, n: int, subject: NounPhrase, time: str) -> Predicate:
-        predicate, rest = self.begin(self._choose(verbs.INTRANSITIVE, subject), n, 0, time)
+        predicate, rest = self.begin(self.choose(verbs.INTRANSITIVE, subject, time), n, 0, time)
         return self._fill(rest, predicate, subject, time)
 
     def _sudden(self, n: int, subject: NounPhrase, time: str) -> Predicate:
-        predicate, rest = self.begin(self._choose(verbs.SUDDEN, subject), n, 0, time)
+        predicate, rest = self.begin(self.choose(verbs.SUDDEN, subject, time), n, 0, time)
         return self._fill(rest, predicate, subject, time, "tcs")
 
     def _thing_event(self, n: int, subject: NounPhrase, time: str) -> Predicate:
-        predicate, rest = self.begin(self.pick(verbs.THING_EVENTS), n, 0, time)
+        predicate, rest = self.begin(self.pick([v for v in verbs.THING_EVENTS if subject.kind in v.objects]), n, 0, time)
         return self._fill(rest, predicate, subject, time, "tp")
 
     def _state(self, n: int, subject: NounPhrase, time: str) -> Predicate:
         predicate, rest = self.begin(self.pick(verbs.STATES), n, 0, time)
         return self._fill(rest, predicate, subject, time, "ft")
 
-    def _adjective(self, subject: NounPhrase, *, gradable: bool = False, comparative: bool = False) -> Adjective:
+    def _adjective(
+        self, subject: NounPhrase, *, gradable: bool = False, comparative: bool = False, passing: bool = False
+    ) -> Adjective:
         kind = "person" if subject.kind == "kin" else subject.kind
         return self.pick(
             [
@@ -104,14 +113,15 @@ class Frames(Adjuncts):
                 if kind in item.kinds
                 and (not gradable or item.english in GRADABLE)
                 and (not comparative or item.comparative)
-                and item.english not in ("new", "Italian", "Spanish")
+                and (not passing or item.english in PASSING)
+                and item.english not in ("new", "dear", "secret", "wild", "foreign")
             ]
         )
 
     def _quality(self, n: int, subject: NounPhrase, time: str) -> Predicate:
         predicate, rest = self.begin(verbs.BE, n, 1, time)
         very = rest > 1 and self.chance(0.5)
-        adjective = self._adjective(subject, gradable=very)
+        adjective = self._adjective(subject, gradable=very, passing=rest > 1 + very)
         if very:
             predicate.complement += self.pair(*self._degree())
         predicate.complement += self.pair(adjective.english, adjective.agree(subject.features))
@@ -146,7 +156,9 @@ class Frames(Adjuncts):
         english, french = self.pick(_PROFESSIONS[feminine])
         predicate, rest = self.begin(verbs.BE, n, 2, time)
         predicate.complement += self.linked("a " + english, french, "0-0 1-0")
-        return self._fill(rest - 2, predicate, subject, time, "t")
+        if rest > 2:
+            raise DeadEnd
+        return predicate
 
     def _being_somewhere(self, n: int, subject: NounPhrase, time: str) -> Predicate:
         if subject.kind in ("place", "landmark", "opening", "event", "idea", "sound", "foodstuff", "drink", "plant"):
@@ -157,7 +169,7 @@ class Frames(Adjuncts):
         return self._fill(rest - size, predicate, subject, time, "t")
 
     def _transitive(self, n: int, subject: NounPhrase, time: str) -> Predicate:
-        verb = self._choose(verbs.TRANSITIVE, subject)
+        verb = self.choose(verbs.TRANSITIVE, subject, time)
         people = any(kind in PEOPLE for kind in verb.objects)
         predicate, rest = self.begin(verb, n, 1 if people or smallest(verb.objects) == 1 else 2, time)
         if people and (rest == 1 or self.chance(0.2)) and self.chance(0.6):
@@ -169,14 +181,14 @@ class Frames(Adjuncts):
             self._direct_object(size, predicate, kinds, time)
         return self._fill(rest - size, predicate, subject, time, _adjuncts_of(verb))
 
-    def _direct_object(self, n: int, predicate: Predicate, kinds: tuple[str, ...], time: str) -> NounPhrase:
+    def _direct_object(self, n: int, predicate: Predicate, kinds: tuple[str, ...], time: str) -> None:
         negated = predicate.negation != "" and not predicate.verb.preposition
         definite = bool(predicate.verb.preposition) or predicate.verb.stative
         result = self.noun_phrase(n, kinds, self.inner_time(time), negated=negated, definite=definite)
         if predicate.verb.preposition:
-            predicate.complement += Phrase((), (Word(predicate.verb.preposition, (predicate.links[1],)),))
-        predicate.complement += result.phrase
-        return result
+            predicate.complement += self.governed_by((predicate.links[1],), result, predicate.verb.preposition)
+        else:
+            predicate.complement += result.phrase
 
     def pronoun_object(self, predicate: Predicate, subject: NounPhrase, *, dative: bool = False) -> Features:
         """A personal pronoun as object: after the verb in English, before it in French."""

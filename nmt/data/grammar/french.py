@@ -7,7 +7,7 @@ Regular forms are computed, irregular ones listed. The imperfect and the present
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Conjugation:
     imperfect_stem: str = ""
     gerund: str = ""
     imperative: str = ""
-    tables: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         stem = self.imperfect_stem or self.present[3].removesuffix("ons")
@@ -136,7 +136,7 @@ def _parse(table: str) -> dict[str, Conjugation]:
 IRREGULAR = _parse(_IRREGULAR)
 
 
-@lru_cache(maxsize=None)
+@cache
 def conjugation(infinitive: str) -> Conjugation:
     """The conjugation of a verb, regular (-er, -ir like finir, -re like vendre) or listed."""
     if infinitive in IRREGULAR:

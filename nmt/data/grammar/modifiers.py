@@ -10,10 +10,7 @@ from nmt.data.grammar.nouns import LIVING, NOUNS, PEOPLE, PORTABLE
 
 # colours, origins and the like stand next to the English noun; any other one of those after the French noun comes first:
 # "a tired old man", "an old white horse"
-_NEXT_TO_NOUN = (
-    "red blue green white black yellow grey pink brown wild Italian English French Spanish German Japanese Hungarian "
-    "foreign public secret round"
-).split()
+_NEXT_TO_NOUN = ["red", "blue", "green", "white", "black", "yellow", "grey", "pink", "brown", "wild", "Italian", "English", "French", "Spanish", "German", "Japanese", "Hungarian", "foreign", "public", "secret", "round"]
 SOLIDS = ("object", "clothing", "instrument", "vehicle", "furniture", "opening")
 THINGS = (*PORTABLE, "vehicle", "furniture", "opening")
 
@@ -123,12 +120,9 @@ def _adjectives() -> list[Adjective]:
 
 ADJECTIVES = _adjectives()
 # what "very" goes with
-_ABSOLUTE = (
-    "red blue green white black yellow grey pink brown wild Italian English French Spanish German Japanese Hungarian "
-    "foreign delicious broken round public immense secret terrible new dear"
-).split()
+_ABSOLUTE = ["red", "blue", "green", "white", "black", "yellow", "grey", "pink", "brown", "wild", "Italian", "English", "French", "Spanish", "German", "Japanese", "Hungarian", "foreign", "delicious", "broken", "round", "public", "immense", "secret", "terrible", "new", "dear"]
 # passing qualities: they go with times and frequencies
-PASSING = "happy sad tired nervous jealous sick hungry dirty clean quiet noisy dark hot cold patient active kind polite".split()
+PASSING = ["happy", "sad", "tired", "nervous", "jealous", "sick", "hungry", "dirty", "clean", "quiet", "noisy", "dark", "hot", "cold", "patient", "active", "kind", "polite"]
 GRADABLE = [item.english for item in ADJECTIVES if item.english not in _ABSOLUTE]
 
 
@@ -143,11 +137,11 @@ class Adverb:
 
 # of manner, for what somebody does
 MANNER = [
-    Adverb(*row.split())
-    for row in (
-        "slowly lentement;quickly rapidement;quietly silencieusement;calmly calmement;carefully soigneusement;"
-        "patiently patiemment;secretly secrètement;happily joyeusement"
-    ).split(";")
+    Adverb(source, target)
+    for source, target in (
+        row.split()
+        for row in ["slowly lentement", "quickly rapidement", "quietly silencieusement", "calmly calmement", "carefully soigneusement", "patiently patiemment", "secretly secrètement", "happily joyeusement"]
+    )
 ]
 WELL = [Adverb("well", "bien", True), Adverb("badly", "mal", True)]
 # of frequency: before the verb in English, after the finite verb in French

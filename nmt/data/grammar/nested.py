@@ -16,15 +16,11 @@ from nmt.data.grammar.tokens import Phrase, Word
 class NestedFrames(Frames):
     """The remaining rules of verb phrases."""
 
-    def _preposition(self, predicate: Predicate) -> Phrase:
-        """The French preposition of the object; the English one belongs to the verb."""
-        return Phrase((), (Word(predicate.verb.preposition, (predicate.preposition_link,)),))
-
     def _about(self, n: int, subject: NounPhrase, time: str) -> Predicate:
         predicate, rest = self.begin(self.pick(verbs.ABOUT), n, 2, time)
         size = rest if predicate.verb.stative else self._split(rest, 2)
         noun_phrase = self.noun_phrase(size, predicate.verb.objects, self.inner_time(time), definite=True)
-        predicate.complement += self._preposition(predicate) + noun_phrase.phrase
+        predicate.complement += self.governed_by((predicate.preposition_link,), noun_phrase, predicate.verb.preposition)
         return self._fill(rest - size, predicate, subject, time, "ft")
 
     def _dative(self, n: int, subject: NounPhrase, time: str) -> Predicate:
@@ -34,7 +30,7 @@ class NestedFrames(Frames):
             return self._fill(rest - 1, predicate, subject, time, "fts")
         size = self._split(rest, 1)
         noun_phrase = self.noun_phrase(size, PEOPLE, self.inner_time(time), definite=True)
-        predicate.complement += self._preposition(predicate) + noun_phrase.phrase
+        predicate.complement += self.governed_by((predicate.preposition_link,), noun_phrase, predicate.verb.preposition)
         return self._fill(rest - size, predicate, subject, time, "fts")
 
     def _giving(self, n: int, subject: NounPhrase, time: str) -> Predicate:
@@ -51,17 +47,17 @@ class NestedFrames(Frames):
         rest -= size + 1
         size = self._split(rest, 1)
         recipient = self.noun_phrase(size, PEOPLE, self.inner_time(time), definite=True)
-        predicate.complement += thing.phrase + self.pair("to", "à") + recipient.phrase
+        predicate.complement += thing.phrase + self.governed("to", "à", recipient)
         return self._fill(rest - size, predicate, subject, time, "fts")
 
     def _located(self, n: int, subject: NounPhrase, time: str) -> Predicate:
-        predicate, rest = self.begin(self._choose(verbs.LOCATED, subject), n, 1, time)
+        predicate, rest = self.begin(self.choose(verbs.LOCATED, subject, time), n, 1, time)
         if rest == 1 or self.chance(0.15):
             self._there(predicate)
             return self._fill(rest - 1, predicate, subject, time, "tcs")
         size = self._split(rest, 2, 4)
         predicate.complement += self.location(size, time=self.inner_time(time))
-        return self._fill(rest - size, predicate, subject, time, "ftcs")
+        return self._fill(rest - size, predicate, subject, time, "ftc" if predicate.verb.stative else "ftcs")
 
     def _there(self, predicate: Predicate) -> None:
         there = self.link()
@@ -70,11 +66,11 @@ class NestedFrames(Frames):
 
     def _directed(self, n: int, subject: NounPhrase, time: str) -> Predicate:
         """goes to the market, comes from Canada."""
-        predicate, rest = self.begin(self._choose(verbs.DIRECTED, subject), n, 1, time)
+        predicate, rest = self.begin(self.choose(verbs.DIRECTED, subject, time), n, 1, time)
         future = predicate.tense in ("future", "conditional", "after when")
         come = predicate.verb.infinitive == "venir"
-        if rest == 1 or self.chance(0.15) and not come:
-            if predicate.verb.infinitive == "aller" and future or come:  # never "y ira"
+        if rest == 1 or (self.chance(0.15) and not come):
+            if (predicate.verb.infinitive == "aller" and future) or come:  # never "y ira"
                 raise DeadEnd
             self._there(predicate)
             return self._fill(rest - 1, predicate, subject, time, "tcs")
@@ -102,8 +98,9 @@ class NestedFrames(Frames):
     def _having(self, n: int, subject: NounPhrase, time: str) -> Predicate:
         predicate, rest = self.begin(verbs.HAVE, n, 2, time)
         kinds = ("vehicle", "instrument", "animal", "object", "clothing")
-        noun_phrase = self.noun_phrase(rest, kinds, self.inner_time(time), negated=predicate.negation != "")
-        predicate.complement += noun_phrase.phrase
+        predicate.complement += self.indefinite(
+            rest, kinds, self.inner_time(time), negated=predicate.negation != ""
+        ).phrase
         return predicate
 
     def _belonging(self, n: int, subject: NounPhrase, time: str) -> Predicate:
@@ -111,7 +108,7 @@ class NestedFrames(Frames):
             raise DeadEnd
         predicate, rest = self.begin(verbs.BELONG, n, 1, time)
         noun_phrase = self.noun_phrase(rest, PEOPLE, self.inner_time(time), definite=True)
-        predicate.complement += self._preposition(predicate) + noun_phrase.phrase
+        predicate.complement += self.governed_by((predicate.preposition_link,), noun_phrase, predicate.verb.preposition)
         return predicate
 
     def _passive(self, n: int, subject: NounPhrase, time: str) -> Predicate:
@@ -137,7 +134,7 @@ class NestedFrames(Frames):
         predicate, rest = self.begin(verb, n, 3, time, affirmative=not certain)
         if certain and predicate.negation not in ("", "not"):
             raise DeadEnd
-        if self.now in PAST and time in NON_FINITE or predicate.tense in (
+        if (self.discourse.now in PAST and time in NON_FINITE) or predicate.tense in (
             "past", "progressive", "conditional", "pluperfect",
         ):  # fmt: skip
             inner = "reported"
@@ -156,8 +153,8 @@ class NestedFrames(Frames):
         verb = self.pick(verbs.TRYING)
         predicate, rest = self.begin(verb, n, 2, time)
         negated = verb.infinitive in ("décider", "promettre", "préférer") and rest > 2 and self.chance(0.3)
-        inner = self.verb_phrase(rest - 1 - negated, subject, "bare", "trying modal and_verb and_pronoun state")
-        if inner.verb.stative and inner.verb.infinitive in ("penser", "croire", "savoir", "espérer"):
+        inner = self.verb_phrase(rest - 1 - negated, subject, "bare", "trying modal and_verb and_pronoun " + (_LASTING[8:] if verb.base == "want" else _LASTING))
+        if inner.verb.stative and verb.base != "want":
             raise DeadEnd
         inner.negation = "not" if negated else ""
         predicate.complement += self.infinitive(inner, subject.features, verb.preposition)
@@ -170,7 +167,7 @@ class NestedFrames(Frames):
         predicate, rest = self.begin(verb, n, 1, time)
         if predicate.negation == "no longer":
             raise DeadEnd
-        inner = self.verb_phrase(rest, subject, "bare", NESTED + " state")
+        inner = self.verb_phrase(rest, subject, "bare", NESTED + " state comparison profession")
         predicate.complement += self.non_finite(inner, subject.features, "infinitive")
         return predicate
 
@@ -184,8 +181,8 @@ class NestedFrames(Frames):
         else:
             size = self.between(1, min(4, rest - 2))
             other = self.noun_phrase(size, PEOPLE, self.inner_time(time), definite=True)
-            predicate.complement += (self._preposition(predicate) if verb.preposition else Phrase()) + other.phrase
-        inner = self.verb_phrase(rest - size - 1, other, "bare", "trying modal saying and_verb and_pronoun state")
+            predicate.complement += self.governed_by((predicate.preposition_link,), other, verb.preposition)
+        inner = self.verb_phrase(rest - size - 1, other, "bare", "trying modal saying and_verb and_pronoun " + _LASTING)
         if inner.verb.stative:
             raise DeadEnd
         predicate.complement += self.infinitive(inner, other.features, "de" if verb.preposition else "à")
@@ -195,8 +192,10 @@ class NestedFrames(Frames):
         """sings and dances."""
         if time in NON_FINITE:
             raise DeadEnd
-        size = self.between(1 + (time == "future"), max(1, n // 2)) if n > 3 else 1
+        size = self.between(1 + (time == "future"), min(6, n // 2)) if n > 3 else 1
+        self.discourse.flat = True
         first = self.verb_phrase(size, subject, time, NESTED + " state quality")
+        self.discourse.flat = False
         second = self.verb_phrase(n - 1 - size, subject, time, "and_verb and_pronoun")
         if first.verb.infinitive == second.verb.infinitive or first.verb.stative != second.verb.stative:
             raise DeadEnd
@@ -210,11 +209,11 @@ class NestedFrames(Frames):
         candidates = [v for v in verbs.TRANSITIVE if not v.stative and not v.preposition and "place" not in v.objects]
         first_verb = self.pick([v for v in candidates if v.infinitive in _FIRST])
         first, rest = self.begin(first_verb, n, 5, time, affirmative=True)
-        after = self.weighted(((3, 0), (1, 1), (1, 3)))
-        size = rest - 3 - (first.tense != "past" and first.tense != "present") - after
-        if size < 2:
-            after, size = 0, size + after
-        thing = self.noun_phrase(size, tuple(k for k in first_verb.objects), self.inner_time(time))
+        most = rest - 3 - (first.tense != "past" and first.tense != "present")
+        size = self.between(2, min(5, most)) if most > 4 else most
+        self.discourse.flat = True
+        thing = self.noun_phrase(size, first_verb.objects, self.inner_time(time))
+        self.discourse.flat = False
         second_verb = self.pick([v for v in candidates if thing.kind in v.objects and v.infinitive in _SECOND
                                  and v.base != first_verb.base])  # fmt: skip
         first.complement += thing.phrase
@@ -236,6 +235,8 @@ class NestedFrames(Frames):
         predicate.preceding = features
 
 
+# states that nobody tries to be in; "quality" first
+_LASTING = "quality comparison profession being_somewhere having belonging state"
 _NO_PASSIVE = ("voir", "trouver", "perdre", "porter", "prendre", "quitter", "apporter", "goûter", "commander")
 _FIRST = ("chercher", "trouver", "acheter", "préparer", "prendre", "choisir", "laver", "ouvrir", "voler", "attraper",
           "réparer", "écrire", "traduire", "regarder", "saluer", "rencontrer", "attendre", "inviter")  # fmt: skip

@@ -5,14 +5,31 @@ Every rule takes the exact number of English words that it must make.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeVar
 
 from nmt.data.grammar import nouns
 from nmt.data.grammar.french import Features
 from nmt.data.grammar.modifiers import ADJECTIVES, GRADABLE, Adjective
-from nmt.data.grammar.nouns import BUILDINGS, LIVING, NAMES, NOUNS, OWNED, PEOPLE, PLACES, PORTABLE, REGIONS, Noun, Place
+from nmt.data.grammar.nouns import (
+    BUILDINGS,
+    LIVING,
+    NAMES,
+    NOUNS,
+    OWNED,
+    PEOPLE,
+    PLACES,
+    PORTABLE,
+    REGIONS,
+    Noun,
+    Place,
+)
 from nmt.data.grammar.source import DeadEnd, Source
 from nmt.data.grammar.tokens import Phrase, Word
+
+T = TypeVar("T")
 
 NUMBERS = (
     ("two", "deux"), ("three", "trois"), ("four", "quatre"), ("five", "cinq"), ("six", "six"), ("seven", "sept"),
@@ -24,9 +41,14 @@ POSSESSIVES = (
     ("her", ("son", "sa", "ses")), ("our", ("notre", "notre", "nos")), ("their", ("leur", "leur", "leurs")),
 )  # fmt: skip
 _ADJECTIVES = {
-    (kind, before): [item for item in ADJECTIVES if kind in item.kinds and item.before == before]
+    (kind, before, very): [
+        item
+        for item in ADJECTIVES
+        if kind in item.kinds and item.before == before and (not very or item.english in GRADABLE)
+    ]
     for kind in NOUNS
     for before in (True, False)
+    for very in (True, False)
 }
 
 
@@ -47,8 +69,34 @@ def smallest(kinds: tuple[str, ...]) -> int:
     return 1 if any(kind in (*PEOPLE, "place") for kind in kinds) else 2
 
 
+@dataclass
+class Discourse:
+    """What rules must know of the sentence so far."""
+
+    now: str = "present"  # time of the innermost finite clause
+    previous: NounPhrase | None = None  # subject of the clause before: what it and they stand for
+    banned: str = ""  # adjuncts that a question asks for
+    interrogative: bool = False  # the next predicate is that of a question: count do-support
+    flat: bool = False  # no relative clauses
+    conjunctions: tuple[str, ...] = ()
+
+
 class NounPhrases(Source):
     """The rules of noun phrases. `relative` is supplied by the rules of clauses."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self.discourse = Discourse()
+
+    def attempt(self, rule: Callable[[], T]) -> T:
+        """What the rule makes; after a dead end, the rule is tried again with other choices."""
+        saved = replace(self.discourse)
+        for _ in range(3):
+            try:
+                return rule()
+            except DeadEnd:
+                self.discourse = replace(saved)
+        raise DeadEnd
 
     def relative(self, n: int, head: NounPhrase, time: str) -> Phrase:
         """A relative clause of n words about the head."""
@@ -103,7 +151,7 @@ class NounPhrases(Source):
     ) -> Phrase:
         """The same with the links of the preposition given."""
         preposition = tuple(Word(text, links) for text in french.split())
-        if noun_phrase.joined and french.split()[-1] in ("à", "de"):
+        if noun_phrase.joined and french.endswith(("à", "de")):
             first, second = noun_phrase.joined
             last = self.governed_by(links, second, french)
             return self.governed_by(links, first, french, english) + self.pair("and", "et") + last
@@ -134,16 +182,16 @@ class NounPhrases(Source):
             size += 1
         before = size > 0 and self.chance(0.5)
         if indefinite:
-            determiner = self._indefinite(noun, plural, before=before, negated=False)
+            determiner = self._indefinite(noun, plural, before=before, negated=negated)
         else:
             determiner = self._determiner(noun, plural, before=before, negated=negated, definite=definite)
         core = self.noun_core(size, noun, plural, determiner, before=before)
         return self._extended(n - len(core.english), core, noun, plural, time, Phrase())
 
-    def indefinite(self, n: int, kinds: tuple[str, ...], time: str) -> NounPhrase:
+    def indefinite(self, n: int, kinds: tuple[str, ...], time: str, *, negated: bool = False) -> NounPhrase:
         """A noun phrase of n words with a, an or some."""
         noun = self.pick([item for kind in kinds for item in NOUNS[kind]])
-        return self._modified(n, noun, not noun.mass and self.chance(0.3), time, indefinite=True)
+        return self._modified(n, noun, not noun.mass and self.chance(0.3), time, indefinite=True, negated=negated)
 
     def _determiner(self, noun: Noun, plural: bool, *, before: bool, negated: bool, definite: bool) -> Phrase:
         """A determiner of one English word (or "all the"); `before`: an adjective precedes the French noun."""
@@ -187,19 +235,19 @@ class NounPhrases(Source):
     def noun_core(self, size: int, noun: Noun, plural: bool, determiner: Phrase, *, before: bool | None = None) -> Phrase:
         """Determiner, `size` words of adjectives, noun. `before` says whether an adjective precedes the French noun."""
         features = noun.features(plural)
-        lists = {(side, very): self._choices(noun, side, very) for side in (True, False) for very in (True, False)}
         # (left adjective, with very; right adjective, with very)
         patterns = [
             pattern
             for pattern in _PATTERNS
             if sum(pattern) == size
             and (before is None or bool(pattern[1]) == before)
-            and all(lists[pair] for pair in _sides(pattern))
+            and all(_ADJECTIVES[noun.kind, side, very] for side, very in _sides(pattern))
         ]
-        english, left, right = determiner.english, determiner.french, ()
+        english, left = determiner.english, determiner.french
+        right: tuple[Word, ...] = ()
         ranked: list[tuple[int, tuple[Word, ...]]] = []
         for side, very in _sides(self.pick(patterns)):
-            adjective = self.pick(lists[side, very])
+            adjective = self.pick(_ADJECTIVES[noun.kind, side, very])
             form = self.pair(adjective.english, adjective.agree(features), "liaison" if side and not plural else "")
             item = (self.pair("very", "très") if very else Phrase()) + form
             ranked.append((adjective.english_rank, item.english))
@@ -209,10 +257,6 @@ class NounPhrases(Source):
             noun.english_plural if plural else noun.english, noun.french_plural if plural else noun.french
         )
         return Phrase(english + head.english, left + head.french + right)
-
-    @staticmethod
-    def _choices(noun: Noun, before: bool, very: bool) -> list[Adjective]:
-        return [item for item in _ADJECTIVES[noun.kind, before] if not very or item.english in GRADABLE]
 
     def _extended(
         self, n: int, core: Phrase, noun: Noun, plural: bool, time: str, tail: Phrase
@@ -229,7 +273,7 @@ class NounPhrases(Source):
             n -= size
         elif size == 1:
             raise DeadEnd
-        if n and self.flat:
+        if n and self.discourse.flat:
             raise DeadEnd
         if n:
             phrase += self.relative(n, NounPhrase(phrase, features, noun.kind), time)
@@ -259,7 +303,7 @@ class NounPhrases(Source):
         english, french, kinds = self.weighted(options)
         if not kinds:
             return self.location(n, noun.kind)
-        if n - 1 < smallest(kinds) or kinds == ("place",) and english == "of" and n < 3:
+        if n - 1 < smallest(kinds) or (kinds == ("place",) and english == "of" and n < 3):
             return None
         return self.governed(english, french, self.noun_phrase(n - 1, kinds, "present", definite=True))
 

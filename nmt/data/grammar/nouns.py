@@ -182,9 +182,7 @@ PEOPLE = ("person", "kin")
 LIVING = ("person", "kin", "animal")
 PORTABLE = ("object", "document", "clothing", "instrument")
 # one can stand behind or in front of
-BUILDINGS = [item for item in PLACES if item.english in (
-    "house church castle shop shed tower school station hospital hotel restaurant library museum theatre farm factory bakery"
-).split()]  # fmt: skip
+BUILDINGS = [item for item in PLACES if item.english in ["house", "church", "castle", "shop", "shed", "tower", "school", "station", "hospital", "hotel", "restaurant", "library", "museum", "theatre", "farm", "factory", "bakery"]]  # fmt: skip
 VISIBLE = (*LIVING, *PORTABLE, "vehicle", "furniture", "plant", "landmark", "place")
 # what one may call one's own
 OWNED = ("kin", "animal", "document", "text", "object", "instrument", "clothing", "vehicle", "furniture", "idea", "food")

@@ -69,14 +69,12 @@ class Predicate:
 class Predicates(NounPhrases):
     """Realisation of predicates."""
 
-    interrogative = False  # the next predicate is that of a question: count do-support
-
     def begin(self, verb: Verb, n: int, least: int, time: str, *, affirmative: bool = False) -> tuple[Predicate, int]:
         """A predicate with its tense and negation, and how many of its n words are left (at least `least`).
 
         `time` is a key of what `_tense` knows, or "bare" for an infinitive or gerund.
         """
-        question, self.interrogative = self.interrogative, False
+        question, self.discourse.interrogative = self.discourse.interrogative, False
         links = (self.link(), self.link(), self.link(), self.link(), self.link())
         particle = len(verb.particle.split())
         if time in ("bare", "gerund"):
@@ -90,7 +88,7 @@ class Predicates(NounPhrases):
             options.append((0.12, "not"))
         if not question and time not in ("after when", "while", "reported") and tense != "progressive":
             options.append((0.05, "never"))
-            if tense in ("present", "future") or verb.stative and tense == "past":
+            if tense in ("present", "future") or (verb.stative and tense == "past"):
                 options.append((0.03, "no longer"))
         negation = "" if affirmative else self.weighted(options)
         for choice in (negation, ""):

@@ -5,7 +5,7 @@ Only `Random.random` is used, the one method whose sequence Python promises neve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
@@ -24,23 +24,6 @@ class Source:
     def __init__(self, rng: Random) -> None:
         self._random = rng.random
         self._links = 0
-
-    def attempt(self, rule: Callable[[], T]) -> T:
-        """What the rule makes; after a dead end, the rule is tried again with other choices."""
-        saved = self.state()
-        for _ in range(3):
-            try:
-                return rule()
-            except DeadEnd:
-                self.restore(saved)
-        raise DeadEnd
-
-    def state(self) -> tuple[object, ...]:
-        """What rules change as they go along, apart from the stream of choices."""
-        return ()
-
-    def restore(self, state: tuple[object, ...]) -> None:
-        """Back to a state."""
 
     def link(self) -> int:
         """A number that no other word carries."""

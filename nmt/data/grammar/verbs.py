@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nmt.data.grammar import nouns
 from nmt.data.grammar.french import Conjugation, conjugation
-from nmt.data.grammar.nouns import LIVING, PEOPLE, PORTABLE, VISIBLE
+from nmt.data.grammar.nouns import PEOPLE, PORTABLE, VISIBLE
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ class TokenizerConfig:
     model: str = key("unigram", "segmentation algorithm", choices=("unigram", "bpe"))
     joint: bool = key(True, "one vocabulary for both languages")
     vocab_size: int = key(
-        8_000, "pieces, of each language where not joint; shrinks to what the corpus can fill", at_least=16
+        4_000, "pieces, of each language where not joint; shrinks to what the corpus can fill", at_least=16
     )
     sample: int = key(1_000_000, "most sentences (of either language) that the tokenizer is trained on", at_least=1)
     character_coverage: float = key(1.0, "share of characters covered by the vocabulary", above=0, at_most=1)
@@ -194,7 +194,7 @@ class TokenizerConfig:
 class BatchConfig:
     """How sentences are grouped."""
 
-    tokens: int = key(4_096, "most tokens of a batch, padding included, on the longer side", at_least=1)
+    tokens: int = key(1_500, "most tokens of a batch, padding included, on the longer side", at_least=1)
     accumulate: int = key(1, "batches whose gradients are summed in one optimizer step", at_least=1)
 
 
@@ -213,7 +213,7 @@ class OptimizerConfig:
     """The optimizer and its peak learning rate."""
 
     name: str = key("adam", "update rule", choices=("adam", "adamw", "sgd", "adadelta"))
-    lr: float = key(1e-3, "peak learning rate", above=0)
+    lr: float = key(3e-3, "peak learning rate", above=0)
     beta1: float = key(0.9, "Adam: decay of the gradient's mean", at_least=0, below=1)
     beta2: float = key(0.98, "Adam: decay of the squared gradient's mean", at_least=0, below=1)
     epsilon: float = key(1e-9, "Adam, Adadelta: added to the denominator", above=0)
@@ -229,7 +229,7 @@ class ScheduleConfig:
     name: str = key(
         "inverse_sqrt", "shape after the warm-up", choices=("constant", "inverse_sqrt", "linear", "cosine", "halving")
     )
-    warmup: int = key(1_000, "steps over which the rate rises linearly to its peak", at_least=0)
+    warmup: int = key(600, "steps over which the rate rises linearly to its peak", at_least=0)
     total: int | None = key(
         None, "linear, cosine: step at which the floor is reached; null: trainer.max_steps", at_least=1
     )

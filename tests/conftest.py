@@ -1,9 +1,12 @@
-"""What every test gets: a cache of its own, one thread, and the default choice of which tests run."""
+"""What every test gets: a cache of its own, one thread, the default choice of tests, and one small trained run."""
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
+import random
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -44,3 +47,111 @@ def _has_gpu(items: list[pytest.Item]) -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+# A tiny corpus, and tiny models trained on it --------------------------------------------------------------------
+
+SUBJECTS = [
+    ("the cat", "le chat"),
+    ("the dog", "le chien"),
+    ("a girl", "une fille"),
+    ("the old man", "le vieil homme"),
+    ("my sister", "ma sœur"),
+    ("the child", "l'enfant"),
+    ("a bird", "un oiseau"),
+    ("the teacher", "le professeur"),
+]
+VERBS = [
+    ("sees", "voit"),
+    ("likes", "aime"),
+    ("draws", "dessine"),
+    ("follows", "suit"),
+    ("waits for", "attend"),
+    ("hears", "entend"),
+]
+OBJECTS = [
+    ("a horse", "un cheval"),
+    ("the river", "la rivière"),
+    ("the red house", "la maison rouge"),
+    ("a small tree", "un petit arbre"),
+    ("the summer", "l'été"),
+    ("a student", "un élève"),
+    ("the sea", "la mer"),
+    ("an apple", "une pomme"),
+]
+SPLITS = {"train": (0, 240), "valid": (240, 260), "test": (260, 284)}
+
+TINY_MODELS = {
+    "lstm": ["model.embedding_size=32", "model.hidden_size=32", "model.layers=2"],
+    "bahdanau": [
+        "model.embedding_size=32",
+        "model.hidden_size=32",
+        "model.attention_size=32",
+        "model.readout_size=32",
+    ],
+    "luong": ["model.embedding_size=32", "model.hidden_size=32", "model.layers=2"],
+    "transformer": [
+        "model.width=32",
+        "model.feed_forward_size=64",
+        "model.heads=2",
+        "model.encoder_layers=2",
+        "model.decoder_layers=2",
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """train, valid and test of one kind of sentence, 240, 20 and 24 pairs: 17 batches of 300 tokens an epoch."""
+    folder = tmp_path_factory.mktemp("corpus")
+    pairs = [
+        tuple(" ".join(part[side] for part in parts).capitalize() + "." for side in (0, 1))
+        for parts in itertools.product(SUBJECTS, VERBS, OBJECTS)
+    ]
+    random.Random(1).shuffle(pairs)
+    for split, (begin, end) in SPLITS.items():
+        for side, language in enumerate(("en", "fr")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs[begin:end])
+            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(corpus_folder: Path) -> Callable[[str], list[str]]:
+    """The overrides of a run that takes a second or two: tiny("luong"). Budget and run.dir are still to be given."""
+
+    def overrides(family: str) -> list[str]:
+        return [
+            f"model={family}",
+            *TINY_MODELS[family],
+            "model.dropout=0.1",
+            "data=files",
+            f"data.dir={corpus_folder}",
+            "tokenizer.vocab_size=90",
+            "batch.tokens=300",
+            "optimizer.lr=5e-3",
+            "schedule=constant",
+            "schedule.warmup=0",
+            "trainer.ema_decay=0.9",
+            "trainer.log_every=10",
+            "validation.every=1000",
+        ]
+
+    return overrides
+
+
+@pytest.fixture(scope="session")
+def trained_run(tiny: Callable[[str], list[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory as `nmt train` leaves it: a Bahdanau model that gets most test sentences right. Not to be changed."""
+    from nmt.configuration import compose
+    from nmt.training.session import train
+
+    run = tmp_path_factory.mktemp("runs") / "trained"
+    train(compose([*tiny("bahdanau"), "trainer.max_steps=150", "validation.every=50", f"run.dir={run}"]))
+    return run
+
+
+@pytest.fixture
+def run_copy(trained_run: Path, tmp_path: Path) -> Path:
+    """A copy of `trained_run` that a test may change."""
+    return Path(shutil.copytree(trained_run, tmp_path / "run", symlinks=True))

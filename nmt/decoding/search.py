@@ -222,7 +222,8 @@ def sample(
     for position in range(1, max(max_lengths) + 2):
         hidden_RD, frontier.state, _ = model.step(frontier.last_R, frontier.state, memory)
         permitted_RV = _permitted(model.output(hidden_RD).float(), frontier, position, config.min_length, max_lengths)
-        scaled_RV = permitted_RV / config.temperature
+        # Measured from the likeliest, which then stays finite at any temperature.
+        scaled_RV = (permitted_RV - permitted_RV.amax(dim=1, keepdim=True)) / config.temperature
         if config.top_k:
             least_R1 = scaled_RV.topk(min(config.top_k, scaled_RV.shape[1]), dim=1).values[:, -1:]
             scaled_RV = scaled_RV.masked_fill(scaled_RV < least_R1, -torch.inf)

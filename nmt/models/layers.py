@@ -56,7 +56,7 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, width: int, length: int = 512) -> None:
         super().__init__()
         self.width = width
-        self.register_buffer("table_TD", sinusoids(length, width).float(), persistent=False)
+        self.register_buffer("table_TD", sinusoids(length, width).to(torch.get_default_dtype()), persistent=False)
 
     def forward(self, first: int, length: int) -> Tensor:
         """Encodings (length, D) of the positions from `first` on."""

@@ -292,7 +292,8 @@ class Bahdanau(TranslationModel):
         forward_BSH, reversed_BSH = torch.stack(states, dim=2)
         backward_BSH = reverse_within_length(reversed_BSH, lengths_B)
         states_BSD = torch.cat((forward_BSH, backward_BSH), dim=-1)  # h_j = [→h_j; ←h_j], equation 7
-        first_BH = torch.tanh(self.first_state(backward_BSH[:, 0]))  # s_0 = tanh(W_s ←h_1), A.2.2
+        # s_0 = tanh(W_s ←h_1), A.2.2; in the states' precision, which autocast lowers for a product alone.
+        first_BH = torch.tanh(self.first_state(backward_BSH[:, 0]).type_as(backward_BSH))
         return BahdanauMemory(mask_BS, states_BSD, self.attention.project_keys(states_BSD), first_BH)
 
     def forward(self, batch: Batch) -> Tensor:

@@ -61,9 +61,10 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Op
                 parameters, config.lr, betas, config.epsilon, config.weight_decay, **_fast(parameters)
             )
         case "adamw":
+            matrices, vectors = _by_decay(model)
             groups = [
-                {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-                {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+                {"params": matrices, "weight_decay": config.weight_decay},
+                {"params": vectors, "weight_decay": 0.0},
             ]
             return torch.optim.AdamW(groups, config.lr, betas, config.epsilon, **_fast(parameters))
         case "sgd":
@@ -73,6 +74,15 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Op
                 parameters, config.lr, config.rho, config.epsilon, weight_decay=config.weight_decay
             )
     raise ValueError(f"unknown optimizer {config.name!r}")
+
+
+def _by_decay(model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Matrices, and vectors: by name as well, since a bias of both directions of an encoder is one tensor."""
+    matrices: list[Tensor] = []
+    vectors: list[Tensor] = []
+    for name, parameter in model.named_parameters():
+        (matrices if parameter.dim() > 1 and not name.endswith("bias") else vectors).append(parameter)
+    return matrices, vectors
 
 
 def _fast(parameters: Iterable[Tensor]) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Adjuncts: adverbs, time, place, company, purpose, reason; they take up the words that a verb and its objects leave."""
+"""Adjuncts: adverbs, time, place, company, purpose, reason: they take up the words that verb and objects leave."""
 
 from __future__ import annotations
 
@@ -9,8 +9,21 @@ from nmt.data.grammar.predicates import Predicate, Predicates
 from nmt.data.grammar.source import DeadEnd
 from nmt.data.grammar.tokens import Phrase
 
-_SKILLS = ("travailler", "chanter", "danser", "nager", "manger")
-_NO_MANNER = ("hésiter", "tousser", "hurler", "pleurer", "reposer", "rire", "mentir", "habiter", "rester", "arriver")
+_SKILLS = ("travailler", "chanter", "danser", "nager")
+_NO_MANNER = (
+    "hésiter",
+    "tousser",
+    "hurler",
+    "crier",
+    "siffler",
+    "pleurer",
+    "reposer",
+    "rire",
+    "mentir",
+    "habiter",
+    "rester",
+    "arriver",
+)
 NON_FINITE = ("bare", "gerund")
 # frames with a verb inside
 NESTED = "saying trying modal asking and_verb and_pronoun"
@@ -44,7 +57,10 @@ class Adjuncts(Predicates):
         while n > 0:
             choice = self.weighted(
                 [
-                    (1.0 if "f" in allowed and time not in NON_FINITE and predicate.negation in ("", "not") else 0.0, "f"),
+                    (
+                        1.0 if "f" in allowed and time not in NON_FINITE and predicate.negation in ("", "not") else 0.0,
+                        "f",
+                    ),
                     (1.2 if "m" in allowed and predicate.negation != "never" else 0.0, "m"),
                     (2.0 if "t" in allowed else 0.0, "t"),
                     (2.0 if "p" in allowed and n >= 2 else 0.0, "p"),
@@ -55,8 +71,8 @@ class Adjuncts(Predicates):
             allowed = allowed.replace(choice, "")
             if choice in "fm" and n > 4 and self.chance(0.6):
                 continue
-            if choice in "ft":  # not "often yesterday"
-                allowed = allowed.replace("t", "").replace("f", "")
+            clash = {"f": "mt", "t": "f", "m": "f"}.get(choice, "")  # not "often yesterday", "rarely quickly"
+            allowed = "".join(letter for letter in allowed if letter not in clash)
             used = getattr(self, "_adjunct_" + choice)(n, predicate, subject, time, bool(allowed))
             n -= used
         return predicate
@@ -71,23 +87,24 @@ class Adjuncts(Predicates):
 
     def _adjunct_m(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, more: bool) -> int:
         verb = predicate.verb.infinitive
-        if verb in _NO_MANNER:
+        skilled = verb == "dormir" or (verb in _SKILLS and self.chance(0.5))
+        # after a long object the adverb would seem to belong to a verb inside it
+        if verb in _NO_MANNER or len(predicate.complement.english) > 3 or (predicate.negation and not skilled):
             return 0
-        well = verb == "dormir" or (verb in _SKILLS and self.chance(0.5))
-        adverb = self.pick(WELL if well else MANNER)
+        adverb = self.pick(WELL[:1] if predicate.negation else WELL if skilled else MANNER)
         phrase = self.pair(adverb.english, adverb.french)
-        very = n > 1 and adverb.english != "secretly" and self.chance(0.4)
+        very = n > 1 and not (adverb.short and time in NON_FINITE) and adverb.english != "secretly" and self.chance(0.4)
         predicate.manner = self.pair("very", "très") + phrase if very else phrase
         predicate.short_manner = adverb.short
         return 1 + very
 
     def _adjunct_t(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, more: bool) -> int:
-        key = {"pluperfect": "earlier", "conditional": "later", "after when": "future", "progressive": "past"}.get(
+        key = {"pluperfect": "earlier", "conditional": "later", "after when": "future", "progressive": "progress"}.get(
             predicate.tense, predicate.tense
         )
         if time == "bare":  # wants to leave tomorrow, wanted to leave the next day
             key = "later" if self.discourse.now in PAST else "future"
-        if (time in ("while", "reported") and key == "past") or (key == "present" and predicate.negation):
+        if (time in ("while", "reported") and key in ("past", "progress")) or (key == "present" and predicate.negation):
             return 0
         options = [item for item in TIME if key in item.times and len(item.english.split()) <= n]
         if not options:
@@ -111,15 +128,29 @@ class Adjuncts(Predicates):
         """to open, without opening, before opening, while opening, because she opens."""
         if subject_type(subject.kind) != "p" or predicate.verb.stative:
             return 0
-        if n >= 4 and time not in NON_FINITE and (self.chance(0.5) or n > 14):
-            inner = time if time == "reported" else "past" if time == "while" else "present" if time == "after when" else time
+        if (
+            n >= 4
+            and time not in NON_FINITE
+            and (n > 14 or self.chance(0.5 * 0.3 ** self.discourse.conjunctions.count("because")))
+        ):
+            self.discourse.conjunctions += ("because",)
+            inner = (
+                time
+                if time == "reported"
+                else "past"
+                if time == "while"
+                else "present"
+                if time == "after when"
+                else time
+            )
             predicate.adjuncts += self.pair("because", "parce que") + self.clause(n - 1, inner)
             return n
         size = n if n < 8 or not more else self.between(3, 7)
         left, right = self.pick((("to", "pour"), ("without", "sans"), ("before", "avant de"), ("while", "en")))
         if right == "en" and predicate.verb.infinitive in ("dormir", "réveiller", "tomber"):
             raise DeadEnd
-        inner_predicate = self.verb_phrase(size - 1, subject, "gerund", NESTED)
+        without = NESTED + (" sudden" if left in ("to", "while") else "")
+        inner_predicate = self.verb_phrase(size - 1, subject, "gerund", without)
         if inner_predicate.verb.stative or inner_predicate.verb.infinitive == predicate.verb.infinitive:
             raise DeadEnd
         form = "infinitive" if left == "to" else "participle" if right == "en" else "gerund"

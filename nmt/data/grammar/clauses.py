@@ -25,7 +25,6 @@ _GAP_FRAMES = "saying trying modal asking and_verb and_pronoun quality compariso
 class Clauses(NestedFrames):
     """The rules of clauses and sentences."""
 
-
     def clause(self, n: int, time: str, without: str = "") -> Phrase:
         """Subject and predicate, n words."""
         return self.attempt(lambda: self._clause(n, time, without))
@@ -40,16 +39,14 @@ class Clauses(NestedFrames):
     def subject(self, n: int, time: str, *, least: int = 2) -> tuple[NounPhrase, int]:
         """A subject for a clause of n words, and the words left for its predicate (at least `least`)."""
         extra = 1 if time in ("future", "reported") else 0
-        if n < 4 + extra:
-            least = 1 + extra
-        most = min(n - least - extra, 8, max(2, n // 3))
+        most = min(n - 1 - extra if n <= 5 else n - least - extra, 8, max(3, n // 3))
         size = 1 if most < 2 or self.chance(0.3) else min(self.between(2, max(2, most)), self.between(2, max(2, most)))
         if size > n - 1 - extra:
             raise DeadEnd
         if size == 1 and self.chance(0.6):
             subject = self._pronoun()
         else:
-            kinds = self.weighted(((6.0, PEOPLE), (1.2, ("animal",)), (1.8 if n - size >= 3 else 0.0, _THINGS)))
+            kinds = self.weighted(((6.0, PEOPLE), (1.2, ("animal",)), (1.8 if n - size >= 2 else 0.5, _THINGS)))
             if size == 1:
                 kinds = PEOPLE  # no town does anything
             subject = self.noun_phrase(size, kinds, self.inner_time(time))
@@ -94,7 +91,7 @@ class Clauses(NestedFrames):
     def _relative_time(self, time: str) -> str:
         if time in ("past", "reported"):
             return time
-        return self.weighted(((5.0, "present"), (3.0, "past"), (1.0, "future")))
+        return self.weighted(((5.0, "present"), (3.0, "past"), (0.4, "future")))
 
     def _who(self, n: int, head: NounPhrase, time: str) -> Phrase:
         predicate = self.verb_phrase(n - 1, head, time, "profession and_verb and_pronoun")
@@ -185,9 +182,9 @@ class Clauses(NestedFrames):
 
     def statement(self, n: int, time: str, opening: bool = True) -> Phrase:
         """A main clause, alone, coordinated or with a subordinate clause before it (if `opening`); n words."""
-        if n < 8 or (n < 24 and self.chance(0.6)):
+        if n < 6 or (n < 24 and self.chance(0.6)):
             return self.clause(n, time)
-        size = self.between(max(4, n // 4), n - max(5, n // 4))
+        size = self.between(max(3, n // 4), n - max(3, n // 4))
         if opening and self.chance(0.35) and size <= 14:
             return self._subordinate(size, n, time)
         first = self.attempt(lambda: self.statement(size - 1, time, opening))
@@ -206,21 +203,33 @@ class Clauses(NestedFrames):
     def _subordinate(self, size: int, n: int, time: str) -> Phrase:
         """when, while or if, a clause, a comma, the main clause."""
         if time == "future":
-            english, french, inner = self.pick((("when", "quand", "after when"), ("as soon as", "dès que", "after when"), ("if", "si", "present")))
+            english, french, inner = self.pick(
+                (("when", "quand", "after when"), ("as soon as", "dès que", "after when"), ("if", "si", "present"))
+            )
         else:
             english, french, inner = self.pick(
                 (
-                    ("when", "quand", time), ("while", "pendant que", "while" if time == "past" else time),
+                    ("when", "quand", time),
+                    ("while", "pendant que", "while" if time == "past" else time),
                     ("as soon as", "dès que", time),
                 )
             )
-        first = self.pair(english, french) + self.clause(size - len(english.split()), inner, _LASTING) + self.pair(",", ",")
+        first = self.pair(english, french) + self._passing(size - len(english.split()), inner) + self.pair(",", ",")
         return first + self.statement(n - size, time, False)
 
+    def _passing(self, n: int, time: str) -> Phrase:
+        """A clause about something that happens, not a habit or a lasting state."""
+        self.discourse.banned = "f"
+        result = self.clause(n, time, _LASTING)
+        self.discourse.banned = ""
+        return result
+
     def _there_is(self, n: int, time: str) -> Phrase:
-        size = self.between(2, min(6, n - 4 - (time == "future")))
+        self.discourse.flat = True
+        size = self.between(2, min(5, n - 4 - (time == "future")))
         kinds = ("person", "animal", "object", "document", "furniture")
         thing = self.indefinite(size, kinds, self.inner_time(time))
+        self.discourse.flat = False
         tense = time
         forms = {"present": "a", "past": "avait", "future": "aura"}
         link = self.link()
@@ -252,9 +261,10 @@ class Clauses(NestedFrames):
         return Phrase(left, right + self.french_verb(predicate, subject.features)) + self.rest(predicate)
 
     def _polar(self, n: int, time: str) -> Phrase:
-        subject, rest = self.subject(n - 1, time)
+        support = int(time != "future")  # do
+        subject, rest = self.subject(n - support, time)
         self.discourse.now, self.discourse.interrogative = time, True
-        predicate = self.verb_phrase(rest + 1, subject, time, "and_verb and_pronoun")
+        predicate = self.verb_phrase(rest + support, subject, time, "and_verb and_pronoun")
         return self._inverted(subject, predicate, Phrase())
 
     def _adverbial(self, n: int, time: str) -> Phrase:
@@ -262,13 +272,14 @@ class Clauses(NestedFrames):
         english, french, self.discourse.banned = self.pick(
             (("why", "pourquoi", "s"), ("when", "quand", "ts"), ("where", "où", "ps"))
         )
-        subject, rest = self.subject(n - 2, time)
+        support = int(time != "future")  # do
+        subject, rest = self.subject(n - 1 - support, time)
         without = "saying trying modal asking state quality comparison profession being_somewhere having about"
         if english != "why":
             without += " located directed belonging sudden thing_event passive"
         before = self.pair(english, french)
         self.discourse.now, self.discourse.interrogative = time, True
-        predicate = self.verb_phrase(rest + 1, subject, time, "and_verb and_pronoun " + without)
+        predicate = self.verb_phrase(rest + support, subject, time, "and_verb and_pronoun " + without)
         if predicate.verb.stative or (predicate.negation and english != "why"):
             raise DeadEnd
         return self._inverted(subject, predicate, before)
@@ -320,5 +331,7 @@ _CONJUNCTIONS = (
     ("and", "et", False), ("but", "mais", True), ("so", "donc", True), ("because", "parce que", False),
     ("then", "puis", True), ("whereas", "alors que", False),
 )  # fmt: skip
-_LASTING = "quality comparison profession belonging having state modal"  # what no "when" or "while" is about
+_LASTING = (
+    "quality comparison profession being_somewhere belonging having state modal"  # what no "when" or "while" is about
+)
 _TOGETHER = ("travailler", "chanter", "danser", "voyager", "jouer", "manger")

@@ -52,10 +52,9 @@ def skewed_lengths(rng: Random, shortest: int, longest: int, count: int) -> Iter
     total = sum(weights)
     for _ in range(count):
         point, length = rng.random() * total, shortest
-        for length, weight in enumerate(weights, shortest):
-            point -= weight
-            if point < 0:
-                break
+        while length < longest and point >= weights[length - shortest]:
+            point -= weights[length - shortest]
+            length += 1
         yield length
 
 

@@ -22,10 +22,25 @@ show showed shown; lend lent lent; sell sold sold; bring brought brought; tell t
 find found found; lose lost lost; break broke broken; hide hid hidden; choose chose chosen; forget forgot forgotten;
 sing sang sung; swim swam swum; fall fell fallen; speak spoke spoken; hear heard heard; hold held held;
 begin began begun; cut cut cut; swear swore sworn; dream dreamed dreamed; feed fed fed; teach taught taught;
-wake woke woken; catch caught caught; keep kept kept; steal stole stolen; meet met met; visit visited visited
+wake woke woken;
+shine shone shone; wear wore worn; catch caught caught; keep kept kept; steal stole stolen; meet met met
 """
 IRREGULAR = {row.split()[0]: tuple(row.split()[1:]) for row in _IRREGULAR.replace("\n", " ").split(";")}
-_DOUBLING = ("plan", "stop", "admit", "refer", "swim", "run", "put", "get", "cut", "forget", "begin")
+_DOUBLING = (
+    "travel",
+    "prefer",
+    "plan",
+    "stop",
+    "admit",
+    "refer",
+    "swim",
+    "run",
+    "put",
+    "get",
+    "cut",
+    "forget",
+    "begin",
+)
 _PLURALS = {"man": "men", "woman": "women", "child": "children", "mouse": "mice", "goose": "geese"}
 
 
@@ -50,7 +65,7 @@ def plural(noun: str) -> str:
     for singular, irregular in _PLURALS.items():
         if noun == singular or (noun.endswith("woman") and singular == "woman") or noun == "police" + singular:
             return noun.removesuffix(singular) + irregular
-    if noun.endswith(("knife", "wife", "wolf", "shelf", "thief")):
+    if noun.endswith(("knife", "wife", "wolf", "shelf", "thief", "scarf")):
         return noun.removesuffix("fe").removesuffix("f") + "ves"
     if noun in ("tomato", "hero", "potato"):
         return noun + "es"
@@ -82,7 +97,7 @@ def gerund(base: str) -> str:
     """sleeping, writing, swimming, lying."""
     if base == "lie":
         return "lying"
-    if base.endswith("e") and not base.endswith(("ee", "be")):
+    if base.endswith("e") and not base.endswith("ee") and base != "be":
         return base[:-1] + "ing"
     return base + (base[-1] if base in _DOUBLING else "") + "ing"
 

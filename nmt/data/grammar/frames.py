@@ -17,6 +17,7 @@ from nmt.data.grammar.source import DeadEnd
 from nmt.data.grammar.tokens import Phrase, Word
 from nmt.data.grammar.verbs import UNWILLED, Verb
 
+_UNSETTLED = ("future", "after when", "reported", *NON_FINITE)  # when nobody is said to be German
 _PROFESSIONS = (  # men, women
     (
         ("teacher", "professeur"), ("doctor", "médecin"), ("baker", "boulanger"), ("student", "étudiant"),
@@ -34,7 +35,7 @@ _PROFESSIONS = (  # men, women
 _FRAMES = (
     (3.0, 1, 40, "intransitive", "pa"),
     (1.5, 1, 20, "sudden", "pa"),
-    (0.7, 2, 3, "state", "p"),
+    (0.7, 2, 3, "state", "pa"),
     (2.0, 2, 5, "quality", "pat"),
     (0.8, 4, 12, "comparison", "pa"),
     (0.6, 3, 3, "profession", "p"),
@@ -43,8 +44,8 @@ _FRAMES = (
     (1.2, 3, 25, "about", "p"),
     (1.5, 2, 20, "dative", "p"),
     (2.0, 4, 30, "giving", "p"),
-    (1.5, 3, 30, "located", "pa"),
-    (1.8, 3, 30, "directed", "pa"),
+    (1.5, 2, 30, "located", "pa"),
+    (1.8, 2, 30, "directed", "pa"),
     (1.0, 3, 15, "having", "p"),
     (1.0, 1, 12, "thing_event", "t"),
     (0.8, 3, 10, "belonging", "t"),
@@ -95,11 +96,13 @@ class Frames(Adjuncts):
         return self._fill(rest, predicate, subject, time, "tcs")
 
     def _thing_event(self, n: int, subject: NounPhrase, time: str) -> Predicate:
-        predicate, rest = self.begin(self.pick([v for v in verbs.THING_EVENTS if subject.kind in v.objects]), n, 0, time)
+        predicate, rest = self.begin(
+            self.pick([v for v in verbs.THING_EVENTS if subject.kind in v.objects]), n, 0, time
+        )
         return self._fill(rest, predicate, subject, time, "tp")
 
     def _state(self, n: int, subject: NounPhrase, time: str) -> Predicate:
-        predicate, rest = self.begin(self.pick(verbs.STATES), n, 0, time)
+        predicate, rest = self.begin(self.choose(verbs.STATES, subject, time), n, 0, time)
         return self._fill(rest, predicate, subject, time, "ft")
 
     def _adjective(
@@ -114,14 +117,15 @@ class Frames(Adjuncts):
                 and (not gradable or item.english in GRADABLE)
                 and (not comparative or item.comparative)
                 and (not passing or item.english in PASSING)
-                and item.english not in ("new", "dear", "secret", "wild", "foreign")
+                and item.suits(subject.kind, subject.features.feminine)
+                and item.english not in ("new", "dear", "secret", "wild", "foreign", "hungry")
             ]
         )
 
     def _quality(self, n: int, subject: NounPhrase, time: str) -> Predicate:
         predicate, rest = self.begin(verbs.BE, n, 1, time)
         very = rest > 1 and self.chance(0.5)
-        adjective = self._adjective(subject, gradable=very, passing=rest > 1 + very)
+        adjective = self._adjective(subject, gradable=very, passing=rest > 1 + very or time in _UNSETTLED)
         if very:
             predicate.complement += self.pair(*self._degree())
         predicate.complement += self.pair(adjective.english, adjective.agree(subject.features))
@@ -178,6 +182,8 @@ class Frames(Adjuncts):
         else:
             size = rest if verb.stative else self._split(rest, 2 if rest > 1 else 1)
             kinds = tuple(k for k in verb.objects if size > 1 or k in (*PEOPLE, "place"))
+            if subject.kind == "animal":
+                kinds = tuple(k for k in kinds if k not in ("document", "place", "landmark", "instrument"))
             self._direct_object(size, predicate, kinds, time)
         return self._fill(rest - size, predicate, subject, time, _adjuncts_of(verb))
 
@@ -196,7 +202,8 @@ class Frames(Adjuncts):
         english = self.pick([item for item in OBJECT_PRONOUNS if item not in own])
         direct, indirect, rank, features = OBJECT_PRONOUNS[english]
         link = self.link()
-        links = (link, predicate.preposition_link) if dative else (link,)
+        of = predicate.preposition_link
+        links = (link, of) if dative and of != predicate.links[1] else (link,)  # speaks to him: lui
         predicate.complement += Phrase((Word(english, (link,)),))
         predicate.clitics.append((rank + (dative and rank == 1), Word(indirect if dative else direct, links)))
         if not dative:
@@ -208,7 +215,9 @@ def _adjuncts_of(verb: Verb) -> str:
     """Which adjuncts suit a transitive verb."""
     if verb.stative:
         return ""
+    if "place" in verb.objects and len(verb.objects) == 1:
+        return "ftcs"
     if verb.infinitive in ("voir", "trouver", "perdre", "entendre", "casser", "rencontrer", "découvrir", "quitter",
                            "interrompre", "comprendre", "accepter", "porter", "arrêter"):  # fmt: skip
-        return "ftps"
+        return "fts"
     return "fmtpcs"

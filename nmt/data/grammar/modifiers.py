@@ -8,9 +8,12 @@ from nmt.data.grammar import french
 from nmt.data.grammar.french import Features
 from nmt.data.grammar.nouns import LIVING, NOUNS, PEOPLE, PORTABLE
 
-# colours, origins and the like stand next to the English noun; any other one of those after the French noun comes first:
-# "a tired old man", "an old white horse"
-_NEXT_TO_NOUN = ["red", "blue", "green", "white", "black", "yellow", "grey", "pink", "brown", "wild", "Italian", "English", "French", "Spanish", "German", "Japanese", "Hungarian", "foreign", "public", "secret", "round"]
+# Next to the English noun: colours, origins and the like. Other adjectives that follow the French noun come first:
+# "a tired old man", "an old white horse".
+_NEXT_TO_NOUN = (
+    "red", "blue", "green", "white", "black", "yellow", "grey", "pink", "brown", "wild", "Italian", "English",
+    "French", "Spanish", "German", "Japanese", "Hungarian", "foreign", "public", "secret", "round",
+)  # fmt: skip
 SOLIDS = ("object", "clothing", "instrument", "vehicle", "furniture", "opening")
 THINGS = (*PORTABLE, "vehicle", "furniture", "opening")
 
@@ -30,8 +33,14 @@ class Adjective:
     def english_rank(self) -> int:
         """Order among the adjectives before an English noun: opinion, other qualities, size and age, colour, origin."""
         if self.before:
-            return 0 if self.english in ("good", "bad", "beautiful", "pretty", "dear") else 2
+            return 0 if self.english in ("good", "bad", "beautiful", "handsome", "pretty", "dear") else 2
         return 3 if self.english in _NEXT_TO_NOUN else 1
+
+    def suits(self, kind: str, feminine: bool) -> bool:
+        """Men are handsome, women beautiful or pretty."""
+        if kind in PEOPLE:
+            return self.english not in (("handsome",) if feminine else ("beautiful", "pretty"))
+        return True
 
     def agree(self, features: Features) -> str:
         """Its French form."""
@@ -47,6 +56,7 @@ _BEFORE: list[tuple[tuple[str, ...], str]] = [
     (("animal", *_SOLID, "food"), "big grand bigger"),
     (("person",), "tall grand taller"),
     (("person", "animal", *_SOLID), "beautiful beau/belle"),
+    (("person",), "handsome beau/belle"),
     ((*LIVING, *_SOLID, "text", "idea", "sound"), "old vieux/vieille older"),
     ((*THINGS, "place", "text", "idea"), "new nouveau/nouvelle"),
     ((*THINGS, "text", "food", "foodstuff", "drink", "idea", "place"), "good bon better"),
@@ -64,8 +74,9 @@ _AFTER: list[tuple[tuple[str, ...], str]] = [
     (("animal",), "white blanc; black noir; grey gris; brown brun; wild sauvage; hungry affamé; dangerous dangereux"),
     (
         PEOPLE,
-        "happy heureux happier; sad triste sadder; tired fatigué; kind gentil/gentille kinder; intelligent intelligent; "
-        "shy timide; curious curieux; serious sérieux; jealous jaloux/jalouse; brave courageux braver; sick malade; "
+        "happy heureux happier; sad triste sadder; tired fatigué; kind gentil/gentille kinder; "
+        "intelligent intelligent; shy timide; curious curieux; serious sérieux; jealous jaloux/jalouse; "
+        "brave courageux braver; sick malade; "
         "honest honnête; polite poli; rich riche richer; famous célèbre; elegant élégant; lazy paresseux lazier; "
         "patient patient; generous généreux; nervous nerveux; discreet discret/discrète; active actif; proud fier",
     ),
@@ -90,10 +101,13 @@ _AFTER: list[tuple[tuple[str, ...], str]] = [
         "strange étrange; public public/publique; immense immense",
     ),
     (
-        ("document", "text", "event", "idea"),
+        ("text", "event", "idea"),
         "interesting intéressant; boring ennuyeux; important important; funny drôle funnier; "
-        "difficult difficile; strange étrange; secret secret/secrète; recent récent; terrible terrible",
+        "difficult difficile; strange étrange; recent récent; terrible terrible",
     ),
+    (("document",), "interesting intéressant; important important; strange étrange; precious précieux"),
+    (("document", "idea"), "secret secret/secrète"),
+    (("calamity",), "terrible terrible; dangerous dangereux; strange étrange"),
     (("sound",), "strange étrange; sad triste; soft doux/douce; loud fort; familiar familier"),
 ]
 
@@ -120,9 +134,16 @@ def _adjectives() -> list[Adjective]:
 
 ADJECTIVES = _adjectives()
 # what "very" goes with
-_ABSOLUTE = ["red", "blue", "green", "white", "black", "yellow", "grey", "pink", "brown", "wild", "Italian", "English", "French", "Spanish", "German", "Japanese", "Hungarian", "foreign", "delicious", "broken", "round", "public", "immense", "secret", "terrible", "new", "dear"]
+_ABSOLUTE = (
+    "red", "blue", "green", "white", "black", "yellow", "grey", "pink", "brown", "wild", "Italian", "English",
+    "French", "Spanish", "German", "Japanese", "Hungarian", "foreign", "delicious", "broken", "round", "public",
+    "immense", "secret", "terrible", "new", "dear",
+)  # fmt: skip
 # passing qualities: they go with times and frequencies
-PASSING = ["happy", "sad", "tired", "nervous", "jealous", "sick", "hungry", "dirty", "clean", "quiet", "noisy", "dark", "hot", "cold", "patient", "active", "kind", "polite"]
+PASSING = (
+    "happy", "sad", "tired", "nervous", "jealous", "sick", "hungry", "dirty", "clean", "quiet", "noisy", "dark",
+    "hot", "cold", "patient", "active", "kind", "polite",
+)  # fmt: skip
 GRADABLE = [item.english for item in ADJECTIVES if item.english not in _ABSOLUTE]
 
 
@@ -137,12 +158,10 @@ class Adverb:
 
 # of manner, for what somebody does
 MANNER = [
-    Adverb(source, target)
-    for source, target in (
-        row.split()
-        for row in ["slowly lentement", "quickly rapidement", "quietly silencieusement", "calmly calmement", "carefully soigneusement", "patiently patiemment", "secretly secrètement", "happily joyeusement"]
-    )
-]
+    Adverb("slowly", "lentement"), Adverb("quickly", "rapidement"), Adverb("quietly", "silencieusement"),
+    Adverb("calmly", "calmement"), Adverb("carefully", "soigneusement"), Adverb("patiently", "patiemment"),
+    Adverb("secretly", "secrètement"), Adverb("happily", "joyeusement"),
+]  # fmt: skip
 WELL = [Adverb("well", "bien", True), Adverb("badly", "mal", True)]
 # of frequency: before the verb in English, after the finite verb in French
 FREQUENCY = [
@@ -163,7 +182,7 @@ class Expression:
 
 
 _TIME = """
-past: yesterday | hier | 0-0
+progress past: yesterday | hier | 0-0
 past: recently | récemment | 0-0
 past: last week | la semaine dernière | 0-2 1-1 1-0
 past: last year | l' année dernière | 0-2 1-1 1-0
@@ -176,12 +195,12 @@ future: next year | l' année prochaine | 0-2 1-1 1-0
 future: tomorrow morning | demain matin | 0-0 1-1
 future: in three days | dans trois jours | 0-0 1-1 2-2
 future: in ten minutes | dans dix minutes | 0-0 1-1 2-2
-past future: this morning | ce matin | 0-0 1-1
-past future: this evening | ce soir | 0-0 1-1
+progress past future: this morning | ce matin | 0-0 1-1
+progress past future: this evening | ce soir | 0-0 1-1
 past future: on Monday | lundi | 0-0 1-0
 past future: on Thursday | jeudi | 0-0 1-0
 past future: on Saturday | samedi | 0-0 1-0
-past future: at noon | à midi | 0-0 1-1
+progress past future: at noon | à midi | 0-0 1-1
 past future: today | aujourd'hui | 0-0
 present: today | aujourd'hui | 0-0
 present: now | maintenant | 0-0
@@ -189,7 +208,7 @@ present: every day | tous les jours | 0-0 0-1 1-2
 present: every week | toutes les semaines | 0-0 0-1 1-2
 present: in the evening | le soir | 0-0 1-0 2-1
 present: in the morning | le matin | 0-0 1-0 2-1
-past present future: during the night | pendant la nuit | 0-0 1-1 2-2
+progress past present future: during the night | pendant la nuit | 0-0 1-1 2-2
 later: the next day | le lendemain | 0-0 1-1 2-1
 earlier: the day before | la veille | 0-0 1-1 2-1
 """

@@ -147,13 +147,20 @@ class NestedFrames(Frames):
         """to + infinitive; "to" is aligned to the French preposition, or to the verb where there is none."""
         verb = self.non_finite(predicate, features, "infinitive")
         link = self.link() if preposition else predicate.links[1]
-        return Phrase((Word("to", (link,)),), (Word(preposition, (link,)),) if preposition else ()) + verb
+        to, left = Word("to", (link,)), verb.english
+        left = (left[0], to, *left[1:]) if predicate.negation else (to, *left)  # not to sleep: ne pas dormir
+        return Phrase(left, ((Word(preposition, (link,)),) if preposition else ()) + verb.french)
 
     def _trying(self, n: int, subject: NounPhrase, time: str) -> Predicate:
         verb = self.pick(verbs.TRYING)
         predicate, rest = self.begin(verb, n, 2, time)
         negated = verb.infinitive in ("décider", "promettre", "préférer") and rest > 2 and self.chance(0.3)
-        inner = self.verb_phrase(rest - 1 - negated, subject, "bare", "trying modal and_verb and_pronoun " + (_LASTING[8:] if verb.base == "want" else _LASTING))
+        inner = self.verb_phrase(
+            rest - 1 - negated,
+            subject,
+            "bare",
+            "trying modal and_verb and_pronoun " + (_LASTING[8:] if verb.base == "want" else _LASTING),
+        )
         if inner.verb.stative and verb.base != "want":
             raise DeadEnd
         inner.negation = "not" if negated else ""
@@ -167,7 +174,7 @@ class NestedFrames(Frames):
         predicate, rest = self.begin(verb, n, 1, time)
         if predicate.negation == "no longer":
             raise DeadEnd
-        inner = self.verb_phrase(rest, subject, "bare", NESTED + " state comparison profession")
+        inner = self.verb_phrase(rest, subject, "bare", NESTED + " state comparison profession being_somewhere")
         predicate.complement += self.non_finite(inner, subject.features, "infinitive")
         return predicate
 
@@ -175,7 +182,7 @@ class NestedFrames(Frames):
         """asks her to come: "lui demande de venir"; helps her to come: "l'aide à venir"."""
         verb = self.pick(verbs.ASKING)
         predicate, rest = self.begin(verb, n, 3, time)
-        if rest == 3 or self.chance(0.4):
+        if self.chance(0.4):
             features = self.pronoun_object(predicate, subject, dative=verb.preposition == "à")
             size, other = 1, NounPhrase(Phrase(), features, "person")
         else:
@@ -240,5 +247,6 @@ _LASTING = "quality comparison profession being_somewhere having belonging state
 _NO_PASSIVE = ("voir", "trouver", "perdre", "porter", "prendre", "quitter", "apporter", "goûter", "commander")
 _FIRST = ("chercher", "trouver", "acheter", "préparer", "prendre", "choisir", "laver", "ouvrir", "voler", "attraper",
           "réparer", "écrire", "traduire", "regarder", "saluer", "rencontrer", "attendre", "inviter")  # fmt: skip
-_SECOND = ("vendre", "manger", "lire", "cacher", "casser", "réparer", "nettoyer", "laver", "dessiner", "publier", "admirer",
-           "boire", "fermer", "embrasser", "remercier", "suivre", "aider", "nourrir", "plier", "décrire")  # fmt: skip
+_SECOND = ("vendre", "manger", "lire", "cacher", "casser", "réparer", "nettoyer", "laver", "dessiner", "publier",
+           "admirer", "boire", "fermer", "embrasser", "remercier", "suivre", "aider", "nourrir", "plier",
+           "décrire")  # fmt: skip

@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
-from nmt.data.grammar import nouns
 from nmt.data.grammar.french import Features
-from nmt.data.grammar.modifiers import ADJECTIVES, GRADABLE, Adjective
+from nmt.data.grammar.modifiers import ADJECTIVES, GRADABLE
 from nmt.data.grammar.nouns import (
     BUILDINGS,
-    LIVING,
     NAMES,
     NOUNS,
+    ONLY,
     OWNED,
     PEOPLE,
     PLACES,
     PORTABLE,
     REGIONS,
+    SPOUSES,
     Noun,
     Place,
-)
+)  # fmt: skip
 from nmt.data.grammar.source import DeadEnd, Source
 from nmt.data.grammar.tokens import Phrase, Word
 
@@ -35,18 +35,20 @@ NUMBERS = (
     ("two", "deux"), ("three", "trois"), ("four", "quatre"), ("five", "cinq"), ("six", "six"), ("seven", "sept"),
     ("eight", "huit"), ("nine", "neuf"), ("ten", "dix"),
 )  # fmt: skip
-_QUANTITIES = (("many", "beaucoup de"), ("several", "plusieurs"), ("few", "peu de"))
+_QUANTITIES = (("many", "beaucoup de"), ("several", "plusieurs"))
 POSSESSIVES = (
     ("my", ("mon", "ma", "mes")), ("your", ("ton", "ta", "tes")), ("his", ("son", "sa", "ses")),
     ("her", ("son", "sa", "ses")), ("our", ("notre", "notre", "nos")), ("their", ("leur", "leur", "leurs")),
 )  # fmt: skip
 _ADJECTIVES = {
-    (kind, before, very): [
+    (kind, feminine, before, very): [
         item
         for item in ADJECTIVES
         if kind in item.kinds and item.before == before and (not very or item.english in GRADABLE)
+        if item.suits(kind, feminine)
     ]
     for kind in NOUNS
+    for feminine in (True, False)
     for before in (True, False)
     for very in (True, False)
 }
@@ -79,6 +81,7 @@ class Discourse:
     interrogative: bool = False  # the next predicate is that of a question: count do-support
     flat: bool = False  # no relative clauses
     conjunctions: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class NounPhrases(Source):
@@ -118,12 +121,13 @@ class NounPhrases(Source):
         if n >= 2 and self.chance(0.12):
             return self._possession(n, kinds, time)
         noun = self.pick([item for kind in kinds for item in NOUNS[kind]])
-        plural = not noun.mass and not singular and self.chance(0.3)
+        plural = not noun.mass and not singular and noun.english not in ONLY and self.chance(0.3)
         return self._modified(n, noun, plural, time, negated=negated, definite=definite)
 
     def _name(self, kinds: tuple[str, ...]) -> NounPhrase:
         if any(kind in PEOPLE for kind in kinds):
-            name = self.pick(NAMES)
+            name = self.pick([item for item in NAMES if item.text not in self.discourse.names[-4:]])
+            self.discourse.names += (name.text,)
             return NounPhrase(self.pair(name.text, name.text), Features(feminine=name.feminine), "person", named=True)
         if "place" in kinds:
             town = self.pick([region for region in REGIONS if region.preposition == "à"])
@@ -136,7 +140,9 @@ class NounPhrases(Source):
             raise DeadEnd
         size = self.between(low, min(n - 1 - low, 5)) if n > 2 * low + 1 else low
         first = self.noun_phrase(size, kinds, time, definite=definite)
-        second = self.noun_phrase(n - 1 - size, (first.kind,) if first.kind in kinds else kinds, time, definite=definite)
+        second = self.noun_phrase(
+            n - 1 - size, (first.kind,) if first.kind in kinds else kinds, time, definite=definite
+        )
         phrase = first.phrase + self.pair("and", "et") + second.phrase
         feminine = first.features.feminine and second.features.feminine
         return NounPhrase(phrase, Features(3, True, feminine), first.kind, joined=(first, second))
@@ -161,8 +167,9 @@ class NounPhrases(Source):
         """Marie's red car: "la voiture rouge de Marie"."""
         owned = [item for kind in kinds if kind in OWNED for item in NOUNS[kind]]
         noun = self.pick(owned)
-        plural = self.chance(0.2)
-        owner = self.pick(NAMES)
+        plural = noun.english not in ONLY and self.chance(0.2)
+        owner = self.pick([item for item in NAMES if item.text not in self.discourse.names[-4:]])
+        self.discourse.names += (owner.text,)
         name, of = self.link(), self.link()
         determiner = Phrase(
             (Word(owner.text, (name,)), Word("'s", (of,))),
@@ -196,16 +203,20 @@ class NounPhrases(Source):
     def _determiner(self, noun: Noun, plural: bool, *, before: bool, negated: bool, definite: bool) -> Phrase:
         """A determiner of one English word (or "all the"); `before`: an adjective precedes the French noun."""
         features = noun.features(plural)
-        choice = self.weighted(
-            [
-                (5.0 if noun.kind != "kin" else 1.0, "definite"),
-                (0.0 if definite else 3.0 if noun.kind != "kin" else 0.5, "indefinite"),
-                (0.0 if noun.mass else 0.8, "demonstrative"),
-                (3.0 if noun.kind == "kin" else 1.2 if noun.kind in OWNED else 0.15, "possessive"),
-                (1.2 if plural and not definite and noun.kind != "kin" else 0.0, "quantity"),
-                (0.5 if plural else 0.0, "number"),
-                (0.3 if not plural and not negated and not noun.mass and not definite else 0.0, "every"),
-            ]
+        choice = (
+            "possessive"
+            if noun.english in ONLY
+            else self.weighted(
+                [
+                    (5.0 if noun.kind != "kin" else 1.0, "definite"),
+                    (0.0 if definite else 3.0 if noun.kind != "kin" else 0.5, "indefinite"),
+                    (0.0 if noun.mass else 0.8, "demonstrative"),
+                    (3.0 if noun.kind == "kin" else 1.2 if noun.kind in OWNED else 0.0, "possessive"),
+                    (1.2 if plural and not definite and noun.kind != "kin" else 0.0, "quantity"),
+                    (0.5 if plural else 0.0, "number"),
+                    (0.15 if not plural and not negated and not noun.mass and not definite else 0.0, "every"),
+                ]
+            )
         )
         if choice == "definite":
             return self.pair("the", _article(features), "article")
@@ -213,7 +224,7 @@ class NounPhrases(Source):
             french = "ces" if plural else "cette" if features.feminine else "ce"
             return self.pair("these" if plural else "this", french)
         if choice == "possessive":
-            english, forms = self.pick(POSSESSIVES)
+            english, forms = self.pick(POSSESSIVES[:4] if noun.english in SPOUSES else POSSESSIVES)
             return self.pair(english, forms[2 if plural else int(features.feminine)])
         if choice == "number":
             return self.pair(*self.pick(NUMBERS))
@@ -232,7 +243,9 @@ class NounPhrases(Source):
             return self.pair("some", "de" if before else "des", "partitive")
         return self.pair("a", "une" if noun.feminine else "un")
 
-    def noun_core(self, size: int, noun: Noun, plural: bool, determiner: Phrase, *, before: bool | None = None) -> Phrase:
+    def noun_core(
+        self, size: int, noun: Noun, plural: bool, determiner: Phrase, *, before: bool | None = None
+    ) -> Phrase:
         """Determiner, `size` words of adjectives, noun. `before` says whether an adjective precedes the French noun."""
         features = noun.features(plural)
         # (left adjective, with very; right adjective, with very)
@@ -241,43 +254,34 @@ class NounPhrases(Source):
             for pattern in _PATTERNS
             if sum(pattern) == size
             and (before is None or bool(pattern[1]) == before)
-            and all(_ADJECTIVES[noun.kind, side, very] for side, very in _sides(pattern))
+            and all(_ADJECTIVES[noun.kind, noun.feminine, side, very] for side, very in _sides(pattern))
         ]
         english, left = determiner.english, determiner.french
         right: tuple[Word, ...] = ()
         ranked: list[tuple[int, tuple[Word, ...]]] = []
-        for side, very in _sides(self.pick(patterns)):
-            adjective = self.pick(_ADJECTIVES[noun.kind, side, very])
+        for side, very in _sides(self.weighted([(1.0 if sum(pattern[::2]) else 4.0, pattern) for pattern in patterns])):
+            adjective = self.pick(_ADJECTIVES[noun.kind, noun.feminine, side, very])
             form = self.pair(adjective.english, adjective.agree(features), "liaison" if side and not plural else "")
             item = (self.pair("very", "très") if very else Phrase()) + form
             ranked.append((adjective.english_rank, item.english))
             left, right = (left + item.french, right) if side else (left, right + item.french)
         english += tuple(word for _, item in sorted(ranked, key=lambda entry: entry[0]) for word in item)
-        head = self.pair(
-            noun.english_plural if plural else noun.english, noun.french_plural if plural else noun.french
-        )
+        head = self.pair(noun.english_plural if plural else noun.english, noun.french_plural if plural else noun.french)
         return Phrase(english + head.english, left + head.french + right)
 
-    def _extended(
-        self, n: int, core: Phrase, noun: Noun, plural: bool, time: str, tail: Phrase
-    ) -> NounPhrase:
-        """The core with n more words after it: a prepositional phrase, a relative clause, or both."""
+    def _extended(self, n: int, core: Phrase, noun: Noun, plural: bool, time: str, tail: Phrase) -> NounPhrase:
+        """The core with n more words after it: a prepositional phrase or a relative clause."""
         features = noun.features(plural)
         phrase = core + tail
         if n == 0:
             return NounPhrase(phrase, features, noun.kind)
-        size = n if n < 5 or self.chance(0.5) else self.between(2, 4)
-        attached = self._attachment(size, noun, core) if self.chance(0.6) else None
-        if attached is not None:
-            phrase += attached
-            n -= size
-        elif size == 1:
-            raise DeadEnd
-        if n and self.discourse.flat:
-            raise DeadEnd
-        if n:
-            phrase += self.relative(n, NounPhrase(phrase, features, noun.kind), time)
-        return NounPhrase(phrase, features, noun.kind)
+        # One or the other: so that a relative clause is about the noun just before it, in every sentence.
+        attached = self._attachment(n, noun, core) if self.chance(0.6) and not tail.french else None
+        if attached is None:
+            if self.discourse.flat or n == 1:
+                raise DeadEnd
+            attached = self.relative(n, NounPhrase(phrase, features, noun.kind), time)
+        return NounPhrase(phrase + attached, features, noun.kind)
 
     def _attachment(self, n: int, noun: Noun, core: Phrase) -> Phrase | None:
         """A prepositional phrase that says more about the noun; at most five words."""
@@ -296,11 +300,17 @@ class NounPhrases(Source):
                                   "près de", ("place",))))  # fmt: skip
         if noun.kind in ("place", "furniture", "landmark"):
             options.append((2.0, ("near", "près de", ("place", "landmark"))))
-        if noun.kind in ("person", "animal", "object", "document", "furniture", "food"):
+        if not self.discourse.flat and noun.kind in ("person", "animal", "object", "document", "furniture"):
             options.append((3.0, ("", "", ())))
         if not options:
             return None
         english, french, kinds = self.weighted(options)
+        flat, self.discourse.flat = self.discourse.flat, True
+        result = self._attached(n, noun, english, french, kinds)
+        self.discourse.flat = flat
+        return result
+
+    def _attached(self, n: int, noun: Noun, english: str, french: str, kinds: tuple[str, ...]) -> Phrase | None:
         if not kinds:
             return self.location(n, noun.kind)
         if n - 1 < smallest(kinds) or (kinds == ("place",) and english == "of" and n < 3):
@@ -344,6 +354,3 @@ def _sides(pattern: tuple[int, int, int, int]) -> list[tuple[bool, bool]]:
     """(is it before the noun, is it with very) of each adjective of the pattern."""
     left_very, left, right_very, right = pattern
     return [(True, bool(left_very))] * left + [(False, bool(right_very))] * right
-
-
-__all__ = ["LIVING", "NounPhrase", "NounPhrases", "nouns", "smallest"]

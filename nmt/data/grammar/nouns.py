@@ -29,7 +29,9 @@ class Noun:
         first, hyphen, rest = self.french.partition("-")
         if hyphen:
             return french.plural(first) + "-" + french.plural(rest)
-        return "bijoux" if self.french == "bijou" else "hiboux" if self.french == "hibou" else french.plural(rest or first)
+        return (
+            "bijoux" if self.french == "bijou" else "hiboux" if self.french == "hibou" else french.plural(rest or first)
+        )
 
     @cached_property
     def english_plural(self) -> str:
@@ -85,7 +87,8 @@ key clé f; knife couteau m; lamp lampe f; glass verre m; bottle bouteille f; ba
 umbrella parapluie m; pen stylo m; bucket seau m; rope corde f; axe hache f; hammer marteau m; basket panier m;
 plate assiette f; spoon cuillère f; towel serviette f; pillow oreiller m; blanket couverture f; mirror miroir m;
 photo photo f; toy jouet m; ball balle f; gift cadeau m; tool outil m; ladder échelle f; telephone téléphone m;
-computer ordinateur m; radio radio f; ring bague f; jewel bijou m; candle bougie f; ticket billet m; suitcase valise f""",
+computer ordinateur m; radio radio f; ring bague f; jewel bijou m; candle bougie f; ticket billet m;
+suitcase valise f""",
     "instrument": """
 guitar guitare f; violin violon m; piano piano m; harp harpe f; trumpet trompette f; flute flûte f""",
     "clothing": """
@@ -105,8 +108,10 @@ flower fleur f; rose rose f; tree arbre m; oak chêne m; bush buisson m; hedge h
 wall mur m; fountain fontaine f; statue statue f; lake lac m; hill colline f; monument monument m;
 well puits m; ruin ruine f""",
     "event": """
-party fête f; concert concert m; meeting réunion f; lesson leçon f; meal repas m; wedding mariage m; war guerre f;
-storm orage m; match match m; journey voyage m; exam examen m; show spectacle m""",
+party fête f; concert concert m; meeting réunion f; lesson leçon f; meal repas m; wedding mariage m;
+match match m; journey voyage m; exam examen m; show spectacle m""",
+    "calamity": """
+war guerre f; storm orage m; fire incendie m; flood inondation f; disaster catastrophe f""",
     "idea": """
 secret secret m; idea idée f; problem problème m; question question f; answer réponse f; dream rêve m; lie mensonge m;
 mistake erreur f; plan plan m; rule règle f""",
@@ -178,11 +183,31 @@ NOUNS["place"] = list(PLACES)
 NAMES: list[Name] = [Name(text, gender == "f") for text, gender in _rows(_NAMES)]
 REGIONS: list[Region] = [Region(*row) for row in _rows(_REGIONS)]
 
+# one has one of each; only one person has that one
+ONLY = ("mother", "father", "husband", "wife")
+SPOUSES = ("husband", "wife")
+
 PEOPLE = ("person", "kin")
 LIVING = ("person", "kin", "animal")
 PORTABLE = ("object", "document", "clothing", "instrument")
 # one can stand behind or in front of
-BUILDINGS = [item for item in PLACES if item.english in ["house", "church", "castle", "shop", "shed", "tower", "school", "station", "hospital", "hotel", "restaurant", "library", "museum", "theatre", "farm", "factory", "bakery"]]  # fmt: skip
+_BUILDINGS = (
+    "house", "church", "castle", "shop", "shed", "tower", "school", "station", "hospital", "hotel", "restaurant",
+    "library", "museum", "theatre", "farm", "factory", "bakery",
+)  # fmt: skip
+BUILDINGS = [item for item in PLACES if item.english in _BUILDINGS]
 VISIBLE = (*LIVING, *PORTABLE, "vehicle", "furniture", "plant", "landmark", "place")
 # what one may call one's own
-OWNED = ("kin", "animal", "document", "text", "object", "instrument", "clothing", "vehicle", "furniture", "idea", "food")
+OWNED = (
+    "kin",
+    "animal",
+    "document",
+    "text",
+    "object",
+    "instrument",
+    "clothing",
+    "vehicle",
+    "furniture",
+    "idea",
+    "food",
+)

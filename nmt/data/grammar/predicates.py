@@ -100,6 +100,8 @@ class Predicates(NounPhrases):
 
     def _tense(self, verb: Verb, time: str) -> str:
         """The tense of a verb in a clause about that time."""
+        if time == "past" and english.past(verb.base) == verb.base:
+            return "progressive"  # "they read" could be either
         if time == "past":
             return "past" if verb.stative or self.chance(0.8) else "progressive"
         if time == "while":

@@ -11,9 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-_TOKEN = re.compile(
-    r"aujourd'hui|'s\b|\w[\w-]*?(?='s\b)|\w[\w-]*'(?=\w)|\w[\w-]*|[^\w\s]", re.IGNORECASE
-)
+_TOKEN = re.compile(r"aujourd'hui|'s\b|\w[\w-]*?(?='s\b)|\w[\w-]*'(?=\w)|\w[\w-]*|[^\w\s]", re.IGNORECASE)
 
 # h aspiré: no elision, no liaison form. Prefixes of every such word of the lexicon.
 ASPIRATED = (

@@ -74,7 +74,7 @@ MUST = Verb("must", "devoir", stative=True)
 INTRANSITIVE = _verbs("""
 *sleep | dormir; work | travailler; sing | chanter; dance | danser; laugh | rire; cry | pleurer; *swim | nager;
 *run | courir; smile | sourire; travel | voyager; cough | tousser; *play | jouer; *rest | se reposer;
-*eat | manger; *breathe | respirer; hesitate | hésiter; pray | prier; *howl | hurler
+*eat | manger; shout | crier; whistle | siffler; hesitate | hésiter; pray | prier; *howl | hurler
 """)
 SUDDEN = _verbs("""
 *wake up | se réveiller; *get up | se lever; hurry | se dépêcher; *leave | partir; *arrive | arriver; *fall | tomber;
@@ -86,9 +86,13 @@ THING_EVENTS = [
     *_verbs("shine | briller", objects=("instrument", "vehicle")),
     *_verbs("fall | tomber", objects=("object", "clothing", "document", "food")),
 ]
-STATES = _verbs("""
-be hungry | avoir faim; be thirsty | avoir soif; be cold | avoir froid; be right | avoir raison; be sleepy | avoir sommeil
-""", stative=True)
+STATES = _verbs(
+    """
+*be hungry | avoir faim; *be thirsty | avoir soif; *be cold | avoir froid; be right | avoir raison;
+be sleepy | avoir sommeil
+""",
+    stative=True,
+)
 
 TRANSITIVE = [
     *_verbs("*see | voir; *look at | regarder; *look for | chercher; *find | trouver", objects=VISIBLE),
@@ -107,8 +111,9 @@ TRANSITIVE = [
     *_verbs("play | jouer de", objects=("instrument",)),
     *_verbs("drive | conduire; stop | arrêter", objects=("vehicle",)),
     *_verbs("water | arroser; plant | planter; cut | couper", objects=("plant",)),
-    *_verbs("help | aider; invite | inviter; thank | remercier; greet | saluer; meet | rencontrer; wait for | attendre; "
-            "*follow | suivre; kiss | embrasser; call | appeler; congratulate | féliciter", objects=PEOPLE),
+    *_verbs("help | aider; invite | inviter; thank | remercier; greet | saluer; meet | rencontrer; "
+            "wait for | attendre; *follow | suivre; kiss | embrasser; call | appeler; "
+            "congratulate | féliciter", objects=PEOPLE),
     *_verbs("feed | nourrir; catch | attraper; follow | suivre; train | dresser", objects=("animal",)),
     *_verbs("visit | visiter; leave | quitter; discover | découvrir", objects=("place",)),
     *_verbs("organise | organiser; interrupt | interrompre; prepare | préparer", objects=("event",)),
@@ -116,24 +121,32 @@ TRANSITIVE = [
     *_verbs("*hear | entendre; listen to | écouter", objects=("sound",)),
     *_verbs("listen to | écouter", objects=PEOPLE),
     *_verbs("know | connaître; love | aimer; hate | détester", objects=(*PEOPLE, "place"), stative=True),
-    *_verbs("fear | craindre", objects=("animal", "event"), stative=True),
+    *_verbs("fear | craindre", objects=("animal", "calamity"), stative=True),
     *_verbs("own | posséder", objects=("vehicle", "instrument"), stative=True),
 ]  # fmt: skip
 # the object has a preposition in French that is not à + person: never a clitic, relative with dont
 ABOUT = [
-    *_verbs("speak about | parler de; dream of | rêver de", objects=(*PEOPLE, "place", "event", "text", "idea")),
+    *_verbs(
+        "speak about | parler de; dream of | rêver de", objects=(*PEOPLE, "place", "event", "calamity", "text", "idea")
+    ),
     *_verbs("need | avoir besoin de", objects=(*PORTABLE, "vehicle"), stative=True),
-    *_verbs("be afraid of | avoir peur de", objects=("animal", "event"), stative=True),
+    *_verbs("be afraid of | avoir peur de", objects=("animal", "calamity"), stative=True),
 ]
-DATIVE = _verbs("""
+DATIVE = _verbs(
+    """
 speak to | parler à; write to | écrire à; answer | répondre à; obey | obéir à; phone | téléphoner à; lie to | mentir à;
 smile at | sourire à
-""", objects=PEOPLE)
+""",
+    objects=PEOPLE,
+)
 BELONG = _verbs("belong to | appartenir à", objects=PEOPLE, stative=True)[0]
 # with a recipient; what stands before a pronoun recipient differs: "gives her the book"
-GIVING = _verbs("""
+GIVING = _verbs(
+    """
 give | donner; show | montrer; lend | prêter; offer | offrir; send | envoyer; sell | vendre; bring | apporter
-""", objects=(*PORTABLE, "food"))
+""",
+    objects=(*PORTABLE, "food"),
+)
 LOCATED = _verbs("+live | habiter; work | travailler; *stay | rester; *sleep | dormir; *arrive | arriver; play | jouer")
 DIRECTED = _verbs("*go | aller; *return | retourner; *come | venir")
 
@@ -146,7 +159,10 @@ TRYING = _verbs("""
 decide | décider de; hesitate | hésiter à; +prefer | préférer; promise | promettre de;
 +like | aimer; continue | continuer à; +need | avoir besoin de
 """)
-ASKING = _verbs("""
+ASKING = _verbs(
+    """
 ask | demander à; allow | permettre à; tell | dire à; order | ordonner à; advise | conseiller à; help | aider;
 invite | inviter; encourage | encourager
-""", objects=PEOPLE)
+""",
+    objects=PEOPLE,
+)

@@ -1,0 +1,106 @@
+"""One piece at a time gives what all at once gives: `step` against `forward`, for every model, in any order of rows.
+
+This is what lets one search, one scorer and one exporter serve every model, and what a cache that is not reordered
+with its beam, or a fused mask that is right for whole sequences only, would break.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from tiny import ATTENDING, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
+from torch import Tensor
+
+from nmt.data.batching import make_batch
+from nmt.data.tokenizer import BOS, EOS
+
+pytestmark = pytest.mark.invariant
+
+EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
+SOURCES = sentences([5, 1, 7, 3], SOURCE_VOCABULARY)
+
+
+def assert_same(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-9)
+
+
+@EVERY_MODEL
+def test_steps_give_the_hidden_states_of_the_whole(name: str) -> None:
+    model = tiny_model(name)
+    batch = make_batch(SOURCES, sentences([4, 6, 1, 3]))
+    hidden_BTD = model(batch)
+    memory = model.encode(batch.source_BS)
+    state = model.start(memory)
+    for t, tokens_B in enumerate(batch.target_input_BT.unbind(1)):
+        hidden_BD, state, _ = model.step(tokens_B, state, memory)
+        real = batch.target_output_BT[:, t] != 0
+        assert_same(hidden_BD[real], hidden_BTD[real, t])
+
+
+@EVERY_MODEL
+def test_reordered_hypotheses_continue_as_if_computed_afresh(name: str) -> None:
+    """Three hypotheses a sentence, which copy each other at random at every step as those of a beam do."""
+    model, beam, generator = tiny_model(name), 3, random.Random(1)
+    batch = make_batch(SOURCES, [[EOS]] * len(SOURCES))
+    memory = model.encode(batch.source_BS)
+    state = model.start(memory)
+    written: list[list[int]] = [[BOS] for _ in SOURCES]
+    parents = [b for b in range(len(SOURCES)) for _ in range(beam)]  # opens one row into three
+    for _ in range(5):
+        hidden_RD, state, _ = model.step(torch.tensor([row[-1] for row in written]), state, memory)
+        rows = len(written) // len(SOURCES)
+        fresh = make_batch([SOURCES[r // rows] for r in range(len(written))], [[*row[1:], EOS] for row in written])
+        assert_same(hidden_RD, model(fresh)[:, -1])
+        written = [[*written[parent], generator.randrange(EOS + 1, 11)] for parent in parents]
+        state = state.select(torch.tensor(parents))
+        parents = [b * beam + generator.randrange(beam) for b in range(len(SOURCES)) for _ in range(beam)]
+
+
+@EVERY_MODEL
+def test_dropped_sentences_leave_the_others_alone(name: str) -> None:
+    model = tiny_model(name)
+    targets = sentences([5, 5, 5, 5])
+    batch = make_batch(SOURCES, targets)
+    hidden_BTD = model(batch)
+    memory = model.encode(batch.source_BS)
+    state = model.start(memory)
+    left = [0, 1, 2, 3]
+    for t, leaves in enumerate((1, None, 3, 0, None)):
+        hidden_BD, state, _ = model.step(batch.target_input_BT[left, t], state, memory)
+        assert_same(hidden_BD, hidden_BTD[left, t])
+        if leaves is not None:
+            index = torch.tensor([i for i, b in enumerate(left) if b != leaves])
+            state, memory = state.select(index), memory.select(index)
+            left.remove(leaves)
+    assert left == [2]
+
+
+@EVERY_MODEL
+def test_a_state_is_a_value_that_several_steps_may_start_from(name: str) -> None:
+    model = tiny_model(name)
+    memory = model.encode(make_batch(SOURCES, [[EOS]] * 4).source_BS)
+    _, state, _ = model.step(torch.full((4,), BOS), model.start(memory), memory)
+    first, _, _ = model.step(torch.full((4,), 5), state, memory)
+    model.step(torch.full((4,), 6), state, memory)
+    again, _, _ = model.step(torch.full((4,), 5), state, memory)
+    assert torch.equal(first, again)
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_weights_come_on_request_and_change_nothing(name: str) -> None:
+    model = tiny_model(name)
+    source_BS = make_batch(SOURCES, [[EOS]] * 4).source_BS
+    memory = model.encode(source_BS)
+    rows = torch.arange(4).repeat_interleave(2)
+    state = model.start(memory).select(rows)
+    tokens_R = torch.tensor([BOS, 4, 5, 6, 7, 8, 9, 10])
+    hidden_RD, _, absent = model.step(tokens_R, state, memory)
+    same_RD, _, weights_RS = model.step(tokens_R, state, memory, need_weights=True)
+    assert absent is None
+    assert torch.equal(hidden_RD, same_RD)
+    assert weights_RS.shape == (8, 7)
+    torch.testing.assert_close(weights_RS.sum(dim=1), torch.ones(8, dtype=torch.float64))
+    assert torch.all(weights_RS[source_BS[rows] == 0] == 0)
+    assert torch.all(weights_RS[source_BS[rows] != 0] > 0)

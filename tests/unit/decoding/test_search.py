@@ -1,0 +1,337 @@
+"""Beam search against the definition of what it looks for.
+
+A wide beam must find what trying every output finds; a beam of one must be the greedy loop that a tutorial would show;
+what a hypothesis is said to cost must be what the model charges when the hypothesis is given to it. The models are
+random: the weights are large, so that lengths and probabilities vary.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from tiny import FAMILIES, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
+from torch import Tensor, nn
+
+from nmt.config import SearchConfig
+from nmt.data.batching import make_batch
+from nmt.data.tokenizer import BOS, EOS, PAD, UNKNOWN
+from nmt.decoding import search as search_module
+from nmt.decoding.penalties import length_penalty
+from nmt.decoding.search import Hypothesis, beam_search, build_search, default_max_lengths
+from nmt.models.base import DecoderState, Memory, OutputProjection, TranslationModel
+
+VOCABULARY = 7  # three words besides the four special pieces
+PENALTIES = [("none", 1.0), ("average", 1.0), ("average", 0.5), ("gnmt", 0.6), ("gnmt", 2.0)]
+SOURCES = sentences([4, 1, 6], SOURCE_VOCABULARY)
+
+
+def settings(**changes: Any) -> SearchConfig:
+    return SearchConfig(**{"min_length": 0, **changes})
+
+
+def padded(sources: list[list[int]]) -> Tensor:
+    return make_batch(sources, [[EOS]] * len(sources)).source_BS
+
+
+def forced_log_probability(model: TranslationModel, source: list[int], tokens: list[int]) -> float:
+    """What the model charges for a translation and its end mark: padding is no class."""
+    target = [*tokens, EOS]
+    logits_TV = model.output(model(make_batch([source], [target]))[0])
+    log_probabilities_TC = logits_TV[:, PAD + 1 :].log_softmax(dim=-1)
+    return sum(log_probabilities_TC[t, piece - 1].item() for t, piece in enumerate(target))
+
+
+def every_output(
+    model: TranslationModel, source: list[int], config: SearchConfig, max_length: int
+) -> list[tuple[float, list[int]]]:
+    """All outputs within the limits with their scores, the best first."""
+    penalty = length_penalty(config.length_penalty, config.length_alpha)
+    words = range(EOS + 1, model.output.weight.shape[0])
+    outputs = [
+        list(words)
+        for length in range(config.min_length, max_length + 1)
+        for words in itertools.product(words, repeat=length)
+    ]
+    scores = [forced_log_probability(model, source, tokens) / penalty(len(tokens) + 1) for tokens in outputs]
+    return sorted(zip(scores, outputs, strict=True), key=lambda found: -found[0])
+
+
+def assert_ranking(found: list[Hypothesis], expected: list[tuple[float, list[int]]]) -> None:
+    assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens in expected]
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+# The definition --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_wide_beam_finds_what_trying_everything_finds(name: str, penalty: str, alpha: float) -> None:
+    model = tiny_model(name, seed=3, target_vocabulary=VOCABULARY)
+    config = settings(beam_size=64, n_best=40, length_penalty=penalty, length_alpha=alpha)  # 1 + 3 + 9 + 27 outputs
+    for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), config, [3, 3, 3]), strict=True):
+        expected = every_output(model, source, config, 3)
+        assert len(expected) == 40
+        assert_ranking(found, expected)
+
+
+@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES)
+@pytest.mark.parametrize("n_best", [1, 5])
+def test_a_wide_beam_that_may_stop_early_finds_the_same(penalty: str, alpha: float, n_best: int) -> None:
+    for seed in range(4):
+        model = tiny_model("lstm-reversed", seed=seed, scale=1.0, target_vocabulary=VOCABULARY)
+        config = settings(beam_size=64, n_best=n_best, length_penalty=penalty, length_alpha=alpha)
+        for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), config, [3, 3, 3]), strict=True):
+            assert_ranking(found, every_output(model, source, config, 3)[:n_best])
+
+
+@pytest.mark.parametrize(("shortest", "longest"), [(0, 0), (0, 2), (1, 3), (2, 2), (3, 3)])
+def test_limits_of_length_are_kept(shortest: int, longest: int) -> None:
+    model = tiny_model("bahdanau", target_vocabulary=VOCABULARY)
+    config = settings(beam_size=64, n_best=64, min_length=shortest)
+    limits = [longest, longest, longest]
+    for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), config, limits), strict=True):
+        assert {len(hypothesis.tokens) for hypothesis in found} == set(range(shortest, longest + 1))
+        assert_ranking(found, every_output(model, source, config, longest))
+
+
+def test_each_sentence_has_its_own_limit() -> None:
+    model = tiny_model("transformer-pre", target_vocabulary=VOCABULARY)
+    config = settings(beam_size=64, n_best=64)
+    limits = [1, 3, 2]
+    for source, limit, found in zip(SOURCES, limits, beam_search(model, padded(SOURCES), config, limits), strict=True):
+        assert_ranking(found, every_output(model, source, config, limit))
+
+
+def test_default_limits_are_by_the_ratio_to_the_source() -> None:
+    config = SearchConfig(max_length_ratio=1.5, max_length_extra=2, min_length=4)
+    assert default_max_lengths(padded(SOURCES), config) == [8, 4, 11]  # 4, 1 and 6 pieces; at least min_length
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("name", MODELS)
+def test_a_beam_of_one_is_the_greedy_loop(name: str) -> None:
+    for seed in range(3):
+        model = tiny_model(name, seed=seed)
+        limit = 8
+        found = beam_search(model, padded(SOURCES), settings(beam_size=1, min_length=1), [limit] * 3)
+        for source, [hypothesis] in zip(SOURCES, found, strict=True):
+            tokens: list[int] = []
+            while len(tokens) < limit:
+                logits_V = model.output(model(make_batch([source], [[*tokens, EOS]]))[0, -1])
+                logits_V[[PAD, UNKNOWN, BOS]] = -torch.inf
+                if not tokens:
+                    logits_V[EOS] = -torch.inf
+                piece = int(logits_V.argmax())
+                if piece == EOS:
+                    break
+                tokens.append(piece)
+            assert hypothesis.tokens == tokens
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_log_probability_is_what_the_model_charges(name: str, beam: int) -> None:
+    """Also of a hypothesis that was ended at the limit: its end mark is paid for."""
+    model = tiny_model(name)
+    config = settings(beam_size=beam, n_best=beam, length_penalty="gnmt", length_alpha=0.6)
+    for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), config, [5, 5, 5]), strict=True):
+        assert len(found) == beam
+        for hypothesis in found:
+            charged = forced_log_probability(model, source, hypothesis.tokens)
+            assert hypothesis.log_probability == pytest.approx(charged, abs=1e-4)
+            penalty = ((5 + len(hypothesis.tokens) + 1) / 6) ** 0.6
+            assert hypothesis.score == pytest.approx(hypothesis.log_probability / penalty)
+
+
+# Length penalties on numbers that can be computed by hand --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LastPiece(DecoderState):
+    last_R: Tensor
+
+
+class TableModel(TranslationModel):
+    """The next piece's distribution depends on the last piece alone and is given as a table of logits (V, V)."""
+
+    def __init__(self, logits_VV: Tensor) -> None:
+        super().__init__()
+        self.output = OutputProjection(len(logits_VV), len(logits_VV), nn.Parameter(logits_VV.t().contiguous()))
+        self.steps = 0
+
+    def encode(self, source_BS: Tensor) -> Memory:
+        return Memory(source_BS != PAD)
+
+    def start(self, memory: Memory) -> LastPiece:
+        return LastPiece(torch.full((len(memory.mask_BS),), BOS))
+
+    def step(
+        self, tokens_R: Tensor, state: DecoderState, memory: Memory, need_weights: bool = False
+    ) -> tuple[Tensor, LastPiece, None]:
+        self.steps += 1
+        return nn.functional.one_hot(tokens_R, len(self.output.weight)).float(), LastPiece(tokens_R), None
+
+
+def table_model(distributions: dict[int, dict[int, float]], vocabulary: int) -> TableModel:
+    """A TableModel from probabilities of the pieces that may follow each piece; what is not named never follows."""
+    probabilities_VV = torch.zeros(vocabulary, vocabulary)
+    probabilities_VV[:, EOS] = 1.0
+    for last, following in distributions.items():
+        probabilities_VV[last] = 0.0
+        for piece, probability in following.items():
+            probabilities_VV[last, piece] = probability
+    return TableModel(probabilities_VV.clamp(min=1e-30).log())
+
+
+A, B, C = 4, 5, 6
+ONE = torch.tensor([[EOS]])
+
+
+@pytest.mark.case
+@pytest.mark.parametrize(
+    ("penalty", "alpha", "winner"),
+    [
+        # log p: [] -0.916, [A] -1.204, [B C] -1.386 (0.4 · 1, 0.3 · 1, 0.25 · 1 · 1)
+        ("none", 0.0, []),
+        ("average", 0.0, []),
+        ("average", 0.2, []),  # -0.916, -1.204 / 1.149 = -1.048, -1.386 / 1.246 = -1.113
+        ("average", 0.6, [B, C]),  # -0.916, -1.204 / 1.516 = -0.794, -1.386 / 1.933 = -0.717
+        ("average", 2.0, [B, C]),
+        ("gnmt", 0.6, []),  # -0.916, -1.204 / 1.097 = -1.098, -1.386 / 1.188 = -1.166
+        ("gnmt", 2.0, [B, C]),  # -0.916, -1.204 / 1.361 = -0.885, -1.386 / 1.778 = -0.780
+    ],
+)
+def test_winners_by_hand(penalty: str, alpha: float, winner: list[int]) -> None:
+    model = table_model({BOS: {EOS: 0.4, A: 0.3, B: 0.25, UNKNOWN: 0.05}, B: {C: 1.0}}, vocabulary=7)
+    config = settings(beam_size=4, n_best=3, length_penalty=penalty, length_alpha=alpha)
+    [found] = beam_search(model, ONE, config, [5])
+    assert found[0].tokens == winner
+    by_tokens = {tuple(hypothesis.tokens): hypothesis.log_probability for hypothesis in found}
+    assert by_tokens == {
+        (): pytest.approx(-0.9163, abs=1e-3),
+        (A,): pytest.approx(-1.2040, abs=1e-3),
+        (B, C): pytest.approx(-1.3863, abs=1e-3),
+    }
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("penalty", ["average", "gnmt"])
+def test_a_greater_exponent_never_makes_the_winner_shorter(penalty: str) -> None:
+    for seed in range(5):
+        model = tiny_model("lstm-reversed", seed=seed, scale=0.7, target_vocabulary=VOCABULARY)
+        lengths = []
+        for alpha in (0.0, 0.3, 0.6, 1.0, 2.0):
+            config = settings(beam_size=64, length_penalty=penalty, length_alpha=alpha)
+            lengths.append([len(found[0].tokens) for found in beam_search(model, padded(SOURCES), config, [3] * 3)])
+        assert lengths == [list(row) for row in zip(*map(sorted, zip(*lengths, strict=True)), strict=True)]
+
+
+@pytest.mark.case
+def test_an_empty_translation_is_the_users_choice() -> None:
+    model = table_model({BOS: {EOS: 0.99, A: 0.01}}, vocabulary=7)
+    assert beam_search(model, ONE, settings(beam_size=2), [5])[0][0].tokens == []
+    assert beam_search(model, ONE, SearchConfig(beam_size=2), [5])[0][0].tokens == [A]  # min_length is 1 by default
+
+
+def test_an_end_that_is_not_among_the_best_does_not_end_a_hypothesis() -> None:
+    """Else a beam of one would not be greedy: the end, second best at first, would win by its shortness."""
+    model = table_model({BOS: {A: 0.6, EOS: 0.4}, A: {B: 0.5, EOS: 0.3, C: 0.2}}, vocabulary=7)
+    assert beam_search(model, ONE, settings(beam_size=1, length_penalty="none"), [5])[0][0].tokens == [A, B]
+    found = beam_search(model, ONE, settings(beam_size=2, length_penalty="none"), [5])[0][0]
+    assert found.tokens == []
+    assert found.log_probability == pytest.approx(torch.tensor(0.4).log().item())
+
+
+# Stopping --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beam", [1, 2, 3, 5])
+@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES)
+def test_stopping_early_never_changes_the_result(
+    beam: int, penalty: str, alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound on what is still open, against going on until the beam is full of ended hypotheses."""
+    generator = torch.Generator().manual_seed(beam)
+    models = [TableModel(2 * torch.randn(9, 9, generator=generator)) for _ in range(12)]
+    source_BS = padded(sentences([1, 4, 2], SOURCE_VOCABULARY))
+    steps = [0, 0]
+    found: list[list[list[list[Hypothesis]]]] = [[], []]
+    for bounded in (0, 1):
+        if not bounded:
+            monkeypatch.setattr(search_module, "_done", lambda found, best, config, *_: len(found) >= config.beam_size)
+        for model in models:
+            model.steps = 0
+            for n_best in {1, beam}:
+                config = settings(beam_size=beam, n_best=n_best, length_penalty=penalty, length_alpha=alpha)
+                found[bounded].append(beam_search(model, source_BS, config, [12, 20, 16]))
+            steps[bounded] += model.steps
+        monkeypatch.undo()
+    assert found[0] == found[1]
+    if beam > 1 and alpha <= 1:
+        assert steps[1] < steps[0], "the bound never fired, so this test shows nothing"
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("name", MODELS)
+def test_every_line_ends_within_its_limit(name: str) -> None:
+    """A model that all but refuses to end."""
+    model = tiny_model(name)
+    with torch.no_grad():
+        model.output.bias[EOS] = -30
+    source_BS = padded(SOURCES)
+    for beam in (1, 4):
+        config = SearchConfig(beam_size=beam, n_best=beam, max_length_ratio=1.0, max_length_extra=3)
+        limits = default_max_lengths(source_BS, config)
+        for limit, found in zip(limits, beam_search(model, source_BS, config), strict=True):
+            assert len(found) == beam
+            assert all(len(hypothesis.tokens) <= limit for hypothesis in found)
+            assert len(found[0].tokens) == limit
+
+
+def test_a_beam_wider_than_the_vocabulary_works() -> None:
+    model = tiny_model("luong-dot-fed-reversed", target_vocabulary=5)  # one word: one output for each length
+    [found] = beam_search(model, padded(SOURCES[:1]), settings(beam_size=10, n_best=10), [4])
+    assert sorted(hypothesis.tokens for hypothesis in found) == [[A] * length for length in range(5)]
+
+
+# What comes out --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("sampling", [False, True])
+def test_no_special_piece_is_ever_written(name: str, sampling: bool) -> None:
+    """Even by a model that wants nothing else."""
+    model = tiny_model(name)
+    with torch.no_grad():
+        model.output.bias[[PAD, UNKNOWN, BOS]] = 20
+    find = build_search(model, settings(beam_size=4, n_best=4, sampling=sampling))
+    for found in find(padded(SOURCES), [1, 2, 3]):
+        assert len(found) == 4
+        assert all(piece > EOS for hypothesis in found for piece in hypothesis.tokens)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("sampling", [False, True])
+def test_results_come_best_first_and_differ(name: str, sampling: bool) -> None:
+    model = tiny_model(name)
+    find = build_search(model, settings(beam_size=5, n_best=5, sampling=sampling))
+    for found in find(padded(SOURCES), [1, 2, 3]):
+        scores = [hypothesis.score for hypothesis in found]
+        assert scores == sorted(scores, reverse=True)
+        if not sampling:
+            assert len({tuple(hypothesis.tokens) for hypothesis in found}) == 5
+
+
+def test_n_best_are_the_first_of_more() -> None:
+    model = tiny_model("transformer-post")
+    few, many = (
+        beam_search(model, padded(SOURCES), settings(beam_size=6, n_best=n, length_penalty="none"), [6] * 3)
+        for n in (2, 6)
+    )
+    assert [found[:2] for found in many] == few

@@ -1,0 +1,151 @@
+"""Attention by hand-computed numbers, the fused kernel against the plain formula, and exactly zero on padding."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from nmt.models.attention import (
+    AdditiveAttention,
+    MultiHeadAttention,
+    MultiplicativeAttention,
+    attention_weights,
+    masked_softmax,
+    scaled_dot_product,
+)
+
+
+def normal(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_weights_are_one_in_sum_and_exactly_zero_on_padding(dtype: torch.dtype) -> None:
+    mask_BS = torch.tensor([[True, True, True, True], [True, False, False, False], [True, True, True, False]])
+    scores_BNS = (30 * normal(3, 2, 4)).to(dtype)
+    scores_BNS[2, 0] = torch.tensor([-1e4, -1e4, -2e4, 1e4])  # real positions far below padding
+    weights_BNS = masked_softmax(scores_BNS, mask_BS)
+    assert torch.all(weights_BNS[~mask_BS.unsqueeze(1).expand_as(weights_BNS)] == 0)
+    torch.testing.assert_close(weights_BNS.sum(dim=-1), torch.ones(3, 2, dtype=dtype))
+    torch.testing.assert_close(weights_BNS[2, 0], torch.tensor([0.5, 0.5, 0, 0], dtype=dtype))
+    assert weights_BNS[1, :, 0].tolist() == [1, 1]
+
+
+@pytest.mark.case
+def test_a_sentence_of_padding_has_zero_weights_and_finite_gradients() -> None:
+    scores_BNS = normal(2, 3, 4).requires_grad_()
+    weights_BNS = masked_softmax(scores_BNS, torch.tensor([[False] * 4, [True] * 4]))
+    assert torch.all(weights_BNS[0] == 0)
+    (weights_BNS * normal(2, 3, 4, seed=2)).sum().backward()
+    assert torch.all(scores_BNS.grad[0] == 0)
+    assert scores_BNS.grad[1].abs().min() > 0
+
+
+@pytest.mark.conformance
+def test_additive_score_by_hand() -> None:
+    """Widths of one: e_j = v tanh(w s + u h_j + b)."""
+    attention = AdditiveAttention(query_size=1, state_size=1, attention_size=1).double()
+    with torch.no_grad():
+        attention.query.weight.fill_(2.0)
+        attention.key.weight.fill_(-1.0)
+        attention.key.bias.fill_(0.5)
+        attention.score.weight.fill_(3.0)
+    states_BSD = torch.tensor([[[1.0], [4.0]]], dtype=torch.float64)
+    query_BND = torch.tensor([[[1.0], [0.0]]], dtype=torch.float64)
+    mask_BS = torch.ones(1, 2, dtype=torch.bool)
+    context_BND, weights_BNS = attention(query_BND, attention.project_keys(states_BSD), states_BSD, mask_BS)
+    for n, s in enumerate((1.0, 0.0)):
+        powers = [math.exp(3 * math.tanh(2 * s - h + 0.5)) for h in (1.0, 4.0)]
+        expected = [power / sum(powers) for power in powers]
+        assert weights_BNS[0, n].tolist() == pytest.approx(expected, abs=1e-12)
+        assert context_BND[0, n].item() == pytest.approx(expected[0] + 4 * expected[1], abs=1e-12)
+
+
+@pytest.mark.conformance
+def test_multiplicative_scores_by_hand() -> None:
+    states_BSD = torch.tensor([[[1.0, 0.0], [0.0, 2.0], [5.0, 5.0]]], dtype=torch.float64)
+    query_BND = torch.tensor([[[1.0, 2.0]]], dtype=torch.float64)
+    mask_BS = torch.tensor([[True, True, False]])
+    dot = MultiplicativeAttention(2, 2, "dot")
+    _, weights_BNS = dot(query_BND, dot.project_keys(states_BSD), states_BSD, mask_BS)
+    powers = [math.exp(1.0), math.exp(4.0)]
+    assert weights_BNS[0, 0].tolist() == pytest.approx([powers[0] / sum(powers), powers[1] / sum(powers), 0])
+    general = MultiplicativeAttention(2, 2, "general").double()
+    with torch.no_grad():
+        general.key.weight.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))  # W (a, b) = (b, -a)
+    context_BND, weights_BNS = general(query_BND, general.project_keys(states_BSD), states_BSD, mask_BS)
+    powers = [math.exp(-2.0), math.exp(2.0)]
+    expected = [power / sum(powers) for power in powers]
+    assert weights_BNS[0, 0].tolist() == pytest.approx([*expected, 0])
+    assert context_BND[0, 0].tolist() == pytest.approx([expected[0], 2 * expected[1]])
+
+
+def test_scores_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ValueError, match="'concat'"):
+        MultiplicativeAttention(2, 2, "concat")
+    with pytest.raises(ValueError, match="one size"):
+        MultiplicativeAttention(2, 3, "dot")
+    assert MultiplicativeAttention(2, 3, "general").project_keys(torch.ones(1, 4, 3)).shape == (1, 4, 2)
+
+
+@pytest.mark.invariant
+@pytest.mark.parametrize("kind", ["additive", "dot", "general"])
+def test_several_queries_of_a_sentence_are_as_good_as_each_alone(kind: str) -> None:
+    torch.manual_seed(1)
+    attention = (AdditiveAttention(4, 4, 3) if kind == "additive" else MultiplicativeAttention(4, 4, kind)).double()
+    states_BSD, queries_BND = normal(2, 5, 4), normal(2, 3, 4, seed=2)
+    mask_BS = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    keys = attention.project_keys(states_BSD)
+    context_BND, weights_BNS = attention(queries_BND, keys, states_BSD, mask_BS)
+    for b in range(2):
+        for n in range(3):
+            one = slice(b, b + 1)
+            context, weights = attention(queries_BND[one, n : n + 1], keys[one], states_BSD[one], mask_BS[one])
+            torch.testing.assert_close(context_BND[b, n], context[0, 0], rtol=0, atol=1e-12)
+            torch.testing.assert_close(weights_BNS[b, n], weights[0, 0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.invariant
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_fused_kernel_gathers_by_the_plain_weights(dtype: torch.dtype) -> None:
+    query, key, value = (normal(2, 3, length, 4, seed=seed, dtype=dtype) for seed, length in ((1, 5), (2, 6), (3, 6)))
+    mask = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])[:, None, None, :]
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    for chosen in (None, mask):
+        weights = attention_weights(query, key, chosen)
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 5, dtype=dtype))
+        fused = scaled_dot_product(query, key, value, mask=chosen)
+        torch.testing.assert_close(fused, weights @ value, rtol=0, atol=tolerance)
+    assert torch.all(weights[1, :, :, 2:] == 0)
+
+
+@pytest.mark.invariant
+def test_causal_is_the_lower_triangle() -> None:
+    query, key, value = (normal(1, 2, 5, 4, seed=seed) for seed in (1, 2, 3))
+    lower = torch.ones(5, 5, dtype=torch.bool).tril()
+    expected = attention_weights(query, key, lower) @ value
+    torch.testing.assert_close(scaled_dot_product(query, key, value, causal=True), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.case
+def test_nothing_to_look_at_gives_zeros_with_finite_gradients() -> None:
+    tensors = [normal(2, 1, 3, 4, seed=seed).requires_grad_() for seed in (1, 2, 3)]
+    mask = torch.tensor([[False] * 3, [True] * 3])[:, None, None, :]
+    fused = scaled_dot_product(*tensors, mask=mask)
+    assert torch.all(fused[0] == 0)
+    assert torch.all(attention_weights(*tensors[:2], mask)[0] == 0)
+    fused.sum().backward()
+    assert all(torch.isfinite(tensor.grad).all() for tensor in tensors)
+
+
+def test_dropout_of_weights_acts_in_training_only() -> None:
+    torch.manual_seed(1)
+    attention = MultiHeadAttention(8, 2, dropout=0.5).double()
+    x_BSD = normal(2, 6, 8)
+    query, keys = attention.project_query(x_BSD), attention.project_keys(x_BSD)
+    attention.eval()
+    torch.testing.assert_close(attention(query, keys), attention(query, keys), rtol=0, atol=0)
+    attention.train()
+    assert not torch.equal(attention(query, keys), attention(query, keys))

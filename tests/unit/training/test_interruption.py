@@ -1,0 +1,47 @@
+"""Signals while training: noted, not fatal, and as before afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from nmt.training.interruption import Interruption
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_only_noted(number: signal.Signals) -> None:
+    before = [signal.getsignal(each) for each in Interruption.SIGNALS]
+    with Interruption() as interruption:
+        assert interruption.received is None
+        os.kill(os.getpid(), number)
+        assert interruption.received == number
+    assert [signal.getsignal(each) for each in Interruption.SIGNALS] == before
+
+
+def test_a_second_sigint_interrupts_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), Interruption():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("went on")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_more_sigterms_change_nothing() -> None:
+    with Interruption() as interruption:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert interruption.received == signal.SIGTERM
+
+
+def test_handlers_come_back_after_an_error() -> None:
+    def own(number: int, frame: object) -> None: ...
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        with pytest.raises(ValueError, match="inside"), Interruption():
+            raise ValueError("inside")
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)

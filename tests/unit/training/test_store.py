@@ -1,0 +1,131 @@
+"""What a run continues from: the latest checkpoint that is whole, with `best` where that checkpoint says it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.configuration import load_config
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import WorkError
+from nmt.training.checkpoint import BEST, LAST, META, WEIGHTS, Checkpoint, step_directories
+from nmt.training.store import RunStore
+
+
+class Run:
+    """A run directory that is saved to as training does."""
+
+    def __init__(self, directory: Path, trained: Path, keep_last: int) -> None:
+        self.config = load_config(trained / "config.yaml")
+        self.tokenizer = Tokenizer.load(trained)
+        self.store = RunStore(directory, {"parameters": 5, "data": {"train.en": "0"}}, keep_last)
+        self.best_step = 0
+
+    def save(self, step: int, best: bool = False, metrics: dict[str, float] | None = None) -> None:
+        self.best_step = step if best else self.best_step
+        progress: dict[str, Any] = {"step": step, "best_step": self.best_step}
+        weights = {"weight": torch.full((3,), float(step))}
+        self.store.save(self.config, self.tokenizer, weights, {"progress": progress}, progress, metrics, best)
+
+    def steps(self) -> list[int]:
+        return [Checkpoint.open(path).step for path in step_directories(self.store.checkpoints)]
+
+
+@pytest.fixture
+def run(tmp_path: Path, trained_run: Path) -> Run:
+    return Run(tmp_path / "run", trained_run, keep_last=2)
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def test_nothing_to_continue(run: Run) -> None:
+    assert run.store.latest(pytest.fail) is None
+
+
+def test_last_best_and_what_meta_says(run: Run) -> None:
+    run.save(1, best=True, metrics={"bleu": 12.5})
+    run.save(2)
+    assert os.readlink(run.store.checkpoints / LAST) == "step_00000002"
+    assert os.readlink(run.store.checkpoints / BEST) == "step_00000001"
+    best, last = (Checkpoint.open(run.store.checkpoints / name).meta for name in (BEST, LAST))
+    assert best["valid"] == {"bleu": 12.5}
+    assert last["valid"] is None
+    assert (last["step"], last["best_step"], last["parameters"], last["data"]) == (2, 1, 5, {"train.en": "0"})
+
+
+@pytest.mark.case
+def test_old_ones_are_removed_but_never_the_best_or_the_last(run: Run) -> None:
+    run.save(1)
+    run.save(2, best=True)
+    for step in range(3, 13):
+        run.save(step)
+        assert {2, step} <= set(run.steps())
+    assert run.steps() == [2, 11, 12]
+    run.save(13, best=True)  # the former best is now as old as it looks
+    assert run.steps() == [12, 13]
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("name", [WEIGHTS, META, "training.pt", "tokenizer.model", "config.yaml"])
+def test_a_damaged_checkpoint_is_named_and_passed_over(name: str, run: Run) -> None:
+    run.save(1, best=True)
+    run.save(2)
+    path = run.store.checkpoints / "step_00000002" / name
+    path.write_bytes(path.read_bytes()[:20])
+    told: list[str] = []
+    found = run.store.latest(told.append)
+    assert found is not None
+    assert found.step == 1
+    assert len(told) == 1
+    assert str(path) in told[0]
+
+
+def test_all_damaged(run: Run) -> None:
+    run.save(1)
+    run.save(2)
+    for directory in step_directories(run.store.checkpoints):
+        damage(directory / WEIGHTS)
+    told: list[str] = []
+    with pytest.raises(WorkError, match="is damaged"):
+        run.store.latest(told.append)
+    assert len(told) == 2
+
+
+def test_best_is_pointed_to_again_after_a_crash_between_saving_and_pointing(run: Run) -> None:
+    run.save(1, best=True)
+    run.save(2)
+    run.best_step = 2  # a validation at step 2 found it better, and the process died before `best` was moved
+    run.save(2)
+    assert os.readlink(run.store.checkpoints / BEST) == "step_00000001"
+    assert run.store.latest(pytest.fail) is not None
+    assert os.readlink(run.store.checkpoints / BEST) == "step_00000002"
+
+
+def test_going_back_takes_best_back(run: Run) -> None:
+    """Where the damaged checkpoint was also the best one, `best` is again what the earlier one says."""
+    run.save(1, best=True)
+    run.save(2, best=True)
+    damage(run.store.checkpoints / "step_00000002" / WEIGHTS)
+    found = run.store.latest(lambda line: None)
+    assert found is not None
+    assert os.readlink(run.store.checkpoints / BEST) == "step_00000001"
+
+
+def test_lost_links_do_not_matter(run: Run) -> None:
+    run.save(1, best=True)
+    run.save(2)
+    (run.store.checkpoints / LAST).unlink()
+    (run.store.checkpoints / BEST).unlink()
+    found = run.store.latest(pytest.fail)
+    assert found is not None
+    assert found.step == 2
+    assert os.readlink(run.store.checkpoints / BEST) == "step_00000001"
+    shutil.rmtree(run.store.checkpoints)
+    assert run.store.latest(pytest.fail) is None

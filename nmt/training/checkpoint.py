@@ -69,7 +69,10 @@ class Checkpoint:
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             found = meta.get("format") if isinstance(meta, dict) else None
             raise RequestError(f"{path}: checkpoint format {found}, this version of nmt reads format {FORMAT}")
-        for name, expected in meta["sha256"].items():
+        checksums = meta.get("sha256")
+        if not isinstance(checksums, dict) or not checksums or not isinstance(meta.get("step"), int):
+            raise WorkError(f"{path} is damaged: it does not say what the checkpoint holds")
+        for name, expected in checksums.items():
             if not (directory / name).is_file():
                 raise WorkError(f"{directory / name} is missing: the checkpoint is not complete")
             if sha256_of(directory / name) != expected:

@@ -44,17 +44,27 @@ class Monitor:
         run_dir: the run directory; made where it is missing.
         resumed_step: optimizer step that training continues from; 0 for a new run. Earlier records of later steps,
             left by the run that was interrupted, are removed, since those steps are taken again.
+        validated_step: step of the last validation that the continued state knows of; records of later ones are
+            removed, too. None: `resumed_step`.
         stream: where the progress goes; None: stderr.
 
     Raises:
         WorkError: the record cannot be read or written (here and in every method that writes it).
     """
 
-    def __init__(self, run_dir: Path, resumed_step: int = 0, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        resumed_step: int = 0,
+        stream: TextIO | None = None,
+        validated_step: int | None = None,
+    ) -> None:
         self._path = Path(run_dir) / METRICS_FILE
         try:
             Path(run_dir).mkdir(parents=True, exist_ok=True)
-            kept = _continue_records(self._path, resumed_step)
+            kept = _continue_records(
+                self._path, resumed_step, resumed_step if validated_step is None else validated_step
+            )
             self._file: IO[bytes] | None = open(self._path, "ab", buffering=0)  # noqa: SIM115  closed by close()
         except OSError as error:
             raise WorkError(f"cannot write {self._path}: {error.strerror}") from error
@@ -275,17 +285,25 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int |
     return flat
 
 
-def _continue_records(path: Path, resumed_step: int) -> list[dict[str, Any]]:
+def _continue_records(path: Path, resumed_step: int, validated_step: int) -> list[dict[str, Any]]:
     """Removes half-written lines and records of steps that will be taken again; returns the records that stay."""
     try:
         before = path.read_bytes()
     except FileNotFoundError:
         return []
-    kept = [r for r in read_metrics(path) if resumed_step > 0 and r.get("step", 0) <= resumed_step]
+    kept = [
+        record
+        for record in read_metrics(path)
+        if resumed_step > 0 and record.get("step", 0) <= (validated_step if _is_validation(record) else resumed_step)
+    ]
     after = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept).encode()
     if after != before:
         write_atomically(path, after)
     return kept
+
+
+def _is_validation(record: Mapping[str, Any]) -> bool:
+    return any(name.startswith(VALIDATION_PREFIX) for name in record)
 
 
 def _best_bleu(records: Sequence[Mapping[str, Any]]) -> tuple[float, int] | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,11 @@ def train(config: TrainConfig) -> None:
         Interrupted: after a signal, with the state saved.
     """
     run = prepare_run_directory(config)
+    with only_one(run):
+        _train(config, run)
+
+
+def _train(config: TrainConfig, run: Path) -> None:
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     device = choose_device(config.trainer.device)
@@ -52,7 +61,8 @@ def train(config: TrainConfig) -> None:
         load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
     say(f"{config.model.name}: {facts['parameters']:,} parameters, on {device.type}, seed {config.trainer.seed}")
     validator = Validator(corpus, tokenizer, config, say)
-    with Monitor(run, checkpoint.step if checkpoint else 0) as monitor:
+    resumed, validated = (checkpoint.step, checkpoint.meta["validated_step"]) if checkpoint else (0, 0)
+    with Monitor(run, resumed, validated_step=validated) as monitor:
         monitor.configuration((run / CONFIG_FILE).read_text(encoding="utf-8"))
         trainer = Trainer(config, model, tokenizer, encoded, validator, store, monitor, device)
         if checkpoint is not None:
@@ -93,6 +103,27 @@ def prepare_run_directory(config: TrainConfig) -> Path:
     except OSError as error:
         raise WorkError(f"run.dir={run} cannot be written: {cause_of(error)}") from error
     return run
+
+
+@contextlib.contextmanager
+def only_one(run: Path) -> Iterator[None]:
+    """Keeps a second process from training in the same run directory at the same time.
+
+    Raises:
+        RequestError: another process does.
+    """
+    descriptor = os.open(run, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RequestError(f"run.dir={run}: another process is training there") from None
+    except OSError:
+        pass  # a network file system without locks
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 FREE_KEYS = (

@@ -129,20 +129,12 @@ class Adjuncts(Predicates):
         if subject_type(subject.kind) != "p" or predicate.verb.stative:
             return 0
         if (
-            n >= 4
+            n >= 3
             and time not in NON_FINITE
             and (n > 14 or self.chance(0.5 * 0.3 ** self.discourse.conjunctions.count("because")))
         ):
             self.discourse.conjunctions += ("because",)
-            inner = (
-                time
-                if time == "reported"
-                else "past"
-                if time == "while"
-                else "present"
-                if time == "after when"
-                else time
-            )
+            inner = {"while": "past", "after when": "present"}.get(time, time)
             predicate.adjuncts += self.pair("because", "parce que") + self.clause(n - 1, inner)
             return n
         size = n if n < 8 or not more else self.between(3, 7)

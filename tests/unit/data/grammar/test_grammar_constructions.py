@@ -167,11 +167,11 @@ SENTENCES = [
     ("She left without singing.", "Elle est partie sans chanter."),
     ("He sings while working.", "Il chante en travaillant."),
     ("I saw the girl who laughed.", "J'ai vu la fille qui a ri."),
-    ("I saw the apple that she bought.", "J'ai vu la pomme qu'elle a achetée."),
+    ("I saw the key that she bought.", "J'ai vu la clé qu'elle a achetée."),
     ("I sleep because he sings.", "Je dors parce qu'il chante."),
     ("When he comes, we will eat.", "Quand il viendra, nous mangerons."),
     ("If he comes, we will eat.", "S'il vient, nous mangerons."),
-    ("Anne sings, but he sleeps.", "Anne chante, mais il dort."),
+    ("Anne sings well, but he sleeps.", "Anne chante bien, mais il dort."),
     ("Marie and Anne are tired.", "Marie et Anne sont fatiguées."),
     ("Marie and Paul are tired.", "Marie et Paul sont fatigués."),
 ]

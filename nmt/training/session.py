@@ -40,12 +40,17 @@ def train(config: TrainConfig) -> None:
         RequestError, WorkError: in one line, what is wrong with the request, the data or the machine.
         Interrupted: after a signal, with the state saved.
     """
-    run = prepare_run_directory(config)
+    run = Path(config.run.dir).expanduser()
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkError(f"run.dir={run} cannot be made: {cause_of(error)}") from error
     with only_one(run):
         _train(config, run)
 
 
 def _train(config: TrainConfig, run: Path) -> None:
+    keep_config(config, run)
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     device = choose_device(config.trainer.device)
@@ -86,23 +91,16 @@ def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:
     monitor.results(results, dataclasses.asdict(translator.config), translator.checkpoint.step)
 
 
-def prepare_run_directory(config: TrainConfig) -> Path:
-    """Makes the run directory and keeps the config in it; the run of another config is refused.
+def keep_config(config: TrainConfig, run: Path) -> None:
+    """Writes the config into the run directory, unless that holds the run of another one, which is refused.
 
     Budgets, logging and device may differ from those of the run that is continued: they do not change what is trained.
     """
-    run = Path(config.run.dir).expanduser()
     kept = run / CONFIG_FILE
     if kept.exists():
-        before = load_config(kept)
-        for path in differences(before, config):
+        for path in differences(load_config(kept), config):
             raise RequestError(f"run.dir={run} holds a run with another {path}; give that value, or another run.dir")
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        save_config(config, kept)
-    except OSError as error:
-        raise WorkError(f"run.dir={run} cannot be written: {cause_of(error)}") from error
-    return run
+    save_config(config, kept)
 
 
 @contextlib.contextmanager

@@ -80,7 +80,9 @@ class Translator:
             WorkError: a damaged file.
         """
         checkpoint = Checkpoint.open(find_checkpoint(Path(run)))
-        config = load_config(checkpoint.directory / CONFIG)
+        # A run's own config may have another search or data folder than when the checkpoint was saved.
+        own = Path(run) / CONFIG
+        config = load_config(own if own.is_file() else checkpoint.directory / CONFIG)
         tokenizer = Tokenizer.load(checkpoint.directory)
         model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
         load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
 import time
@@ -86,6 +87,7 @@ def provenance(translator: Translator) -> dict[str, Any]:
         found.update({name: meta[name] for name in ("step", "epoch", "tokens", "seconds", "data") if name in meta})
     if translator.config is not None:
         found["seed"] = translator.config.trainer.seed
+        found["search"] = dataclasses.asdict(translator.search)
         found["notes"] = translator.config.run.notes
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from nmt.data.encoded import encode_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
-from nmt.evaluation.scoring import read_results, score_sets, versions
+from nmt.evaluation.scoring import provenance, read_results, score_sets, versions
 from nmt.files import cause_of, sha256_of
 from nmt.models.registry import build_model
 from nmt.training.checkpoint import WEIGHTS, load_weights
@@ -83,7 +84,7 @@ def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:
     assert translator.checkpoint is not None and translator.config is not None
     names = list(corpus.test)
     results = read_results(run)
-    done = results.get("provenance", {}).get("checkpoint") == translator.checkpoint.directory.name
+    done = results.get("provenance") == json.loads(json.dumps(provenance(translator)))
     if done and set(names) <= set(results.get("sets", {})):
         monitor.message(f"{run}: nothing left to do, scored at step {translator.checkpoint.step}")
     else:

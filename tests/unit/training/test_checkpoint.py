@@ -126,9 +126,8 @@ def test_killed_before_any_system_call_a_whole_checkpoint_remains(save: Save, ch
     assert count > 10  # files and directories flushed, the directory renamed, the link made and renamed
     assert results == {1, 2}
     save(3)
-    assert names(checkpoints) == {"step_00000001", "step_00000002", "step_00000003", LAST}, (
-        "what was half-written is gone"
-    )
+    left = names(checkpoints) - {LAST, BEST}
+    assert left == {"step_00000001", "step_00000002", "step_00000003"}, "what was half-written is gone"
 
 
 def _killed_in_save(save: Save, count: int) -> bool:
@@ -258,7 +257,7 @@ def test_a_training_state_is_data_only(save: Save, empty_folder: Path) -> None:
     directory = save(7)
     state = torch.load(directory / TRAINING, weights_only=True)
     assert torch.equal(state["moments"], torch.ones(9_000))
-    for content in (pickle.dumps(Malicious()), b"", b"PK\x03\x04 nothing"):
+    for content in (pickle.dumps(Malicious(), protocol=2), b"", b"PK\x03\x04 nothing"):
         (directory / TRAINING).write_bytes(content)
         meta = json.loads((directory / META).read_text())
         meta["sha256"][TRAINING] = sha256_of(directory / TRAINING)

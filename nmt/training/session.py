@@ -24,7 +24,7 @@ from nmt.errors import RequestError, WorkError
 from nmt.evaluation.scoring import provenance, read_results, score_sets, versions
 from nmt.files import cause_of, sha256_of
 from nmt.models.registry import build_model
-from nmt.training.checkpoint import WEIGHTS, load_weights
+from nmt.training.checkpoint import WEIGHTS, Checkpoint, load_weights, step_directories
 from nmt.training.device import choose_device
 from nmt.training.monitor import Monitor
 from nmt.training.store import RunStore
@@ -56,13 +56,16 @@ def _train(config: TrainConfig, run: Path) -> None:
         torch.set_num_threads(config.trainer.threads)
     device = choose_device(config.trainer.device)
     corpus = prepare_corpus(config.data, say)
-    tokenizer = prepare_tokenizer(config, corpus, run)
+    facts: dict[str, Any] = {"data": corpus_identity(corpus), "versions": versions()}
+    store = RunStore(run, facts, config.trainer.keep_last)
+    checkpoint = store.latest(say)
+    if checkpoint is not None:
+        require_same_data(checkpoint, facts["data"], run)
+    tokenizer = prepare_tokenizer(config, corpus, run, checkpoint)
     encoded = encode_corpus(corpus, tokenizer, config, say)
     torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
-    facts = {"parameters": model.parameter_count(), "data": corpus_identity(corpus), "versions": versions()}
-    store = RunStore(run, facts, config.trainer.keep_last)
-    checkpoint = store.latest(say)
+    facts["parameters"] = model.parameter_count()
     if checkpoint is not None:
         load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
     say(f"{config.model.name}: {facts['parameters']:,} parameters, on {device.type}, seed {config.trainer.seed}")
@@ -93,12 +96,12 @@ def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:
 
 
 def keep_config(config: TrainConfig, run: Path) -> None:
-    """Writes the config into the run directory, unless that holds the run of another one, which is refused.
+    """Writes the config into the run directory, unless that holds checkpoints of another one, which is refused.
 
     Budgets, logging and device may differ from those of the run that is continued: they do not change what is trained.
     """
     kept = run / CONFIG_FILE
-    if kept.exists():
+    if kept.exists() and step_directories(run / "checkpoints"):
         for path in differences(load_config(kept), config):
             raise RequestError(f"run.dir={run} holds a run with another {path}; give that value, or another run.dir")
     save_config(config, kept)
@@ -162,12 +165,19 @@ def differences(before: TrainConfig, after: TrainConfig) -> list[str]:
     return compare(dataclasses.asdict(before), dataclasses.asdict(after), "")
 
 
-def prepare_tokenizer(config: TrainConfig, corpus: Corpus, run: Path) -> Tokenizer:
-    """The run's tokenizer: the one it has, or a new one trained on the training split."""
-    try:
-        return Tokenizer.load(run)
-    except RequestError:
-        return Tokenizer.train(config.tokenizer, corpus.training_pairs(), run, say)
+def prepare_tokenizer(config: TrainConfig, corpus: Corpus, run: Path, checkpoint: Checkpoint | None) -> Tokenizer:
+    """The tokenizer of the checkpoint that is continued, or a new one trained on the training split."""
+    if checkpoint is not None:
+        return Tokenizer.load(checkpoint.directory)
+    return Tokenizer.train(config.tokenizer, corpus.training_pairs(), run, say)
+
+
+def require_same_data(checkpoint: Checkpoint, data: dict[str, str], run: Path) -> None:
+    """Raises RequestError where a file is not what the checkpoint was trained on: data.dir may move, not change."""
+    before = checkpoint.meta["data"]
+    for name in before.keys() | data.keys():
+        if before.get(name) != data.get(name):
+            raise RequestError(f"run.dir={run} holds a run on other data: {name} has changed; give another run.dir")
 
 
 def corpus_identity(corpus: Corpus) -> dict[str, str]:

@@ -175,7 +175,7 @@ def prepare_tokenizer(config: TrainConfig, corpus: Corpus, run: Path, checkpoint
 def require_same_data(checkpoint: Checkpoint, data: dict[str, str], run: Path) -> None:
     """Raises RequestError where a file is not what the checkpoint was trained on: data.dir may move, not change."""
     before = checkpoint.meta["data"]
-    for name in before.keys() | data.keys():
+    for name in sorted(before.keys() | data.keys()):
         if before.get(name) != data.get(name):
             raise RequestError(f"run.dir={run} holds a run on other data: {name} has changed; give another run.dir")
 

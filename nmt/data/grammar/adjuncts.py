@@ -54,6 +54,8 @@ class Adjuncts(Predicates):
     def _fill(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, allowed: str = "fmtpcs") -> Predicate:
         """Adds adjuncts of n words: f frequency, m manner, t time, p place, c company, s subordinate clause."""
         allowed = "".join(letter for letter in allowed if letter not in self.discourse.banned)
+        if predicate.negation == "never":  # not "never two days ago"
+            allowed = allowed.replace("t", "")
         while n > 0:
             choice = self.weighted(
                 [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nmt.data.grammar import english, verbs
+from nmt.data.grammar.frames import adjuncts_of
 from nmt.data.grammar.french import Features, agree
 from nmt.data.grammar.nested import NestedFrames
 from nmt.data.grammar.noun_phrases import NounPhrase
@@ -112,7 +113,7 @@ class Clauses(NestedFrames):
         """A predicate whose direct object stands before it: the participle agrees with it."""
         predicate, rest = self.begin(self.pick(self._gap_verbs(head.kind)), n, 0, time)
         predicate.preceding = head.features
-        return self._fill(rest, predicate, subject, time, "" if predicate.verb.stative else "fmtpcs")
+        return self._fill(rest, predicate, subject, time, adjuncts_of(predicate.verb))
 
     def _person(self, n: int, time: str) -> tuple[NounPhrase, int]:
         """Somebody, and what is left of n words."""
@@ -219,7 +220,7 @@ class Clauses(NestedFrames):
 
     def _passing(self, n: int, time: str) -> Phrase:
         """A clause about something that happens, not a habit or a lasting state."""
-        self.discourse.banned = "f"
+        self.discourse.banned = "ft"
         result = self.clause(n, time, _LASTING)
         self.discourse.banned = ""
         return result
@@ -287,7 +288,7 @@ class Clauses(NestedFrames):
     def _who_question(self, n: int, time: str) -> Phrase:
         """who opens the door: no inversion."""
         somebody = NounPhrase(self.pair("who", "qui"), Features(), "person")
-        self.discourse.now = time
+        self.discourse.now, self.discourse.banned = time, "s"
         predicate = self.verb_phrase(n - 1, somebody, time, "and_verb and_pronoun profession comparison")
         return somebody.phrase + self.finite(predicate, somebody.features)
 
@@ -313,6 +314,8 @@ class Clauses(NestedFrames):
         without = "sudden state quality comparison profession being_somewhere having saying modal and_verb and_pronoun"
         predicate = self.verb_phrase(n - 2 * negated, somebody, "bare", without)
         if predicate.verb.stative or (not negated and (predicate.clitics or predicate.verb.reflexive)):
+            raise DeadEnd
+        if negated and self.has_indefinite(predicate):
             raise DeadEnd
         finite, verb_link, negation = predicate.links[:3]
         left = (Word(predicate.verb.base, (finite, verb_link)), *self.particle(predicate))

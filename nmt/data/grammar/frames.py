@@ -185,12 +185,15 @@ class Frames(Adjuncts):
             if subject.kind == "animal":
                 kinds = tuple(k for k in kinds if k not in ("document", "place", "landmark", "instrument"))
             self._direct_object(size, predicate, kinds, time)
-        return self._fill(rest - size, predicate, subject, time, _adjuncts_of(verb))
+        return self._fill(rest - size, predicate, subject, time, adjuncts_of(verb))
 
     def _direct_object(self, n: int, predicate: Predicate, kinds: tuple[str, ...], time: str) -> None:
         negated = predicate.negation != "" and not predicate.verb.preposition
         definite = bool(predicate.verb.preposition) or predicate.verb.stative
-        result = self.noun_phrase(n, kinds, self.inner_time(time), negated=negated, definite=definite)
+        playing = predicate.verb.infinitive == "jouer"  # one piano at a time
+        result = self.noun_phrase(
+            n, kinds, self.inner_time(time), negated=negated or playing, definite=definite, singular=playing
+        )
         if predicate.verb.preposition:
             predicate.complement += self.governed_by((predicate.links[1],), result, predicate.verb.preposition)
         else:
@@ -211,7 +214,7 @@ class Frames(Adjuncts):
         return features
 
 
-def _adjuncts_of(verb: Verb) -> str:
+def adjuncts_of(verb: Verb) -> str:
     """Which adjuncts suit a transitive verb."""
     if verb.stative:
         return ""

@@ -57,7 +57,7 @@ class NestedFrames(Frames):
             return self._fill(rest - 1, predicate, subject, time, "tcs")
         size = self._split(rest, 2, 4)
         predicate.complement += self.location(size, time=self.inner_time(time))
-        return self._fill(rest - size, predicate, subject, time, "ftc" if predicate.verb.stative else "ftcs")
+        return self._fill(rest - size, predicate, subject, time, "c" if predicate.verb.stative else "ftcs")
 
     def _there(self, predicate: Predicate) -> None:
         there = self.link()
@@ -162,6 +162,8 @@ class NestedFrames(Frames):
             "trying modal and_verb and_pronoun " + (_LASTING[8:] if verb.base == "want" else _LASTING),
         )
         if inner.verb.stative and verb.base != "want":
+            raise DeadEnd
+        if negated and (predicate.negation or self.has_indefinite(inner)):
             raise DeadEnd
         inner.negation = "not" if negated else ""
         predicate.complement += self.infinitive(inner, subject.features, verb.preposition)

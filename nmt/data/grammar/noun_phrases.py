@@ -36,6 +36,8 @@ NUMBERS = (
     ("eight", "huit"), ("nine", "neuf"), ("ten", "dix"),
 )  # fmt: skip
 _QUANTITIES = (("many", "beaucoup de"), ("several", "plusieurs"))
+# "vieille fille" is a spinster
+_CLASHES = [(age, noun) for age in ("old", "young") for noun in ("boy", "girl", "child")]
 POSSESSIVES = (
     ("my", ("mon", "ma", "mes")), ("your", ("ton", "ta", "tes")), ("his", ("son", "sa", "ses")),
     ("her", ("son", "sa", "ses")), ("our", ("notre", "notre", "nos")), ("their", ("leur", "leur", "leurs")),
@@ -260,7 +262,8 @@ class NounPhrases(Source):
         right: tuple[Word, ...] = ()
         ranked: list[tuple[int, tuple[Word, ...]]] = []
         for side, very in _sides(self.weighted([(1.0 if sum(pattern[::2]) else 4.0, pattern) for pattern in patterns])):
-            adjective = self.pick(_ADJECTIVES[noun.kind, noun.feminine, side, very])
+            options = _ADJECTIVES[noun.kind, noun.feminine, side, very]
+            adjective = self.pick([item for item in options if (item.english, noun.english) not in _CLASHES])
             form = self.pair(adjective.english, adjective.agree(features), "liaison" if side and not plural else "")
             item = (self.pair("very", "très") if very else Phrase()) + form
             ranked.append((adjective.english_rank, item.english))

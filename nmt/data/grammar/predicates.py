@@ -26,6 +26,8 @@ TENSES = {
     "conditional": ("conditional", "conditional", "conditional"),
     "pluperfect": ("pluperfect", "imperfect+", "imperfect+"),
 }
+# no "was seeing", no "was noticing"
+_PUNCTUAL = ("voir", "entendre", "trouver", "perdre", "remarquer", "oublier", "rencontrer")
 REFLEXIVE = ("me", "te", "se", "nous", "vous", "se")
 # object pronouns: French direct and indirect form, place in the row of clitics, features
 OBJECT_PRONOUNS = {
@@ -100,16 +102,19 @@ class Predicates(NounPhrases):
 
     def _tense(self, verb: Verb, time: str) -> str:
         """The tense of a verb in a clause about that time."""
+        punctual = verb.infinitive in _PUNCTUAL
+        if punctual and time == "while":
+            raise DeadEnd
         if time == "past" and english.past(verb.base) == verb.base:
             return "progressive"  # "they read" could be either
         if time == "past":
-            return "past" if verb.stative or self.chance(0.8) else "progressive"
+            return "past" if punctual or verb.stative or self.chance(0.8) else "progressive"
         if time == "while":
             return "past" if verb.stative else "progressive"
         if time == "reported":  # under a verb in the past
             return self.weighted(
                 [
-                    (2.0, "past" if verb.stative else "progressive"),
+                    (0.0 if punctual else 2.0, "past" if verb.stative else "progressive"),
                     (0.0 if verb.base in ("can", "must") else 2.0, "conditional"),
                     (0.0 if verb.stative else 2.0, "pluperfect"),
                 ]
@@ -176,6 +181,11 @@ class Predicates(NounPhrases):
             clitics.append((0, Word(REFLEXIVE[features.index], (predicate.links[1],))))
         return tuple(word for _, word in sorted(clitics, key=lambda item: item[0]))
 
+    @staticmethod
+    def has_indefinite(predicate: Predicate) -> bool:
+        """Whether an object would have to change to "de" if the predicate were negated."""
+        return any(word.kind == "partitive" or word.text in ("un", "une") for word in predicate.complement.french)
+
     def rest(self, predicate: Predicate) -> Phrase:
         """What follows the verb."""
         manner = Phrase(predicate.manner.english, ())
@@ -194,8 +204,9 @@ class Predicates(NounPhrases):
         left = (Word(base, (finite, verb_link)), *self.particle(predicate))
         text = verb.conjugation.present_participle if form == "participle" else verb.infinitive
         right = (*self.clitics(predicate, features), Word(text, (finite, verb_link)))
-        if predicate.short_manner:
-            right = predicate.manner.french + right
+        if predicate.short_manner:  # bien chanter, en chantant bien
+            manner = predicate.manner.french
+            right = right + manner if form == "participle" else manner + right
         if predicate.negation:
             left = (Word("not", (negation,)), *left)
             right = (Word("ne", (negation,)), Word("pas", (negation,)), *right)

@@ -37,12 +37,12 @@ def padded(sources: list[list[int]]) -> Tensor:
     return make_batch(sources, [[EOS]] * len(sources)).source_BS
 
 
-def forced_log_probability(model: TranslationModel, source: list[int], tokens: list[int]) -> float:
-    """What the model charges for a translation and its end mark: padding is no class."""
-    target = [*tokens, EOS]
-    logits_TV = model.output(model(make_batch([source], [target]))[0])
-    log_probabilities_TC = logits_TV[:, PAD + 1 :].log_softmax(dim=-1)
-    return sum(log_probabilities_TC[t, piece - 1].item() for t, piece in enumerate(target))
+def charged(model: TranslationModel, source: list[int], outputs: list[list[int]]) -> list[float]:
+    """The log-probability of each translation with its end mark when it is given to the model; padding is no class."""
+    batch = make_batch([source] * len(outputs), [[*tokens, EOS] for tokens in outputs])
+    log_probabilities_BTC = model.output(model(batch))[..., PAD + 1 :].log_softmax(dim=-1)
+    chosen_BT = log_probabilities_BTC.gather(2, (batch.target_output_BT - 1).clamp(min=0).unsqueeze(2)).squeeze(2)
+    return chosen_BT.masked_fill(batch.target_output_BT == PAD, 0.0).sum(dim=1).tolist()
 
 
 def every_output(
@@ -53,7 +53,8 @@ def every_output(
     words = range(EOS + 1, model.output.weight.shape[0])
     lengths = range(config.min_length, max_length + 1)
     outputs = [list(tokens) for length in lengths for tokens in itertools.product(words, repeat=length)]
-    scores = [forced_log_probability(model, source, tokens) / penalty(len(tokens) + 1) for tokens in outputs]
+    totals = charged(model, source, outputs)
+    scores = [total / penalty(len(tokens) + 1) for total, tokens in zip(totals, outputs, strict=True)]
     return sorted(zip(scores, outputs, strict=True), key=lambda found: -found[0])
 
 
@@ -112,22 +113,20 @@ def test_default_limits_are_by_the_ratio_to_the_source() -> None:
 @pytest.mark.case
 @pytest.mark.parametrize("name", MODELS)
 def test_a_beam_of_one_is_the_greedy_loop(name: str) -> None:
-    for seed in range(3):
-        model = tiny_model(name, seed=seed)
-        limit = 8
-        found = beam_search(model, padded(SOURCES), settings(beam_size=1, min_length=1), [limit] * 3)
-        for source, [hypothesis] in zip(SOURCES, found, strict=True):
-            tokens: list[int] = []
-            while len(tokens) < limit:
-                logits_V = model.output(model(make_batch([source], [[*tokens, EOS]]))[0, -1])
-                logits_V[[PAD, UNKNOWN, BOS]] = -torch.inf
-                if not tokens:
-                    logits_V[EOS] = -torch.inf
-                piece = int(logits_V.argmax())
-                if piece == EOS:
-                    break
-                tokens.append(piece)
-            assert hypothesis.tokens == tokens
+    model, limit = tiny_model(name), 6
+    found = beam_search(model, padded(SOURCES), settings(beam_size=1, min_length=1), [limit] * 3)
+    for source, [hypothesis] in zip(SOURCES, found, strict=True):
+        tokens: list[int] = []
+        while len(tokens) < limit:
+            logits_V = model.output(model(make_batch([source], [[*tokens, EOS]]))[0, -1])
+            logits_V[[PAD, UNKNOWN, BOS]] = -torch.inf
+            if not tokens:
+                logits_V[EOS] = -torch.inf
+            piece = int(logits_V.argmax())
+            if piece == EOS:
+                break
+            tokens.append(piece)
+        assert hypothesis.tokens == tokens
 
 
 @pytest.mark.case
@@ -139,9 +138,9 @@ def test_the_log_probability_is_what_the_model_charges(name: str, beam: int) -> 
     config = settings(beam_size=beam, n_best=beam, length_penalty="gnmt", length_alpha=0.6)
     for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), config, [5, 5, 5]), strict=True):
         assert len(found) == beam
-        for hypothesis in found:
-            charged = forced_log_probability(model, source, hypothesis.tokens)
-            assert hypothesis.log_probability == pytest.approx(charged, abs=1e-4)
+        totals = charged(model, source, [hypothesis.tokens for hypothesis in found])
+        for hypothesis, total in zip(found, totals, strict=True):
+            assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
             penalty = ((5 + len(hypothesis.tokens) + 1) / 6) ** 0.6
             assert hypothesis.score == pytest.approx(hypothesis.log_probability / penalty)
 
@@ -270,8 +269,24 @@ def test_stopping_early_never_changes_the_result(
             steps[bounded] += model.steps
         monkeypatch.undo()
     assert found[0] == found[1]
-    if beam > 1 and penalty != "average":  # which favours length so much that the bound is rarely met
+    if beam > 1 and alpha <= 1 and penalty != "average":  # which favour length so much that the bound is rarely met
         assert steps[1] < steps[0], "the bound never fired, so this test shows nothing"
+
+
+def test_the_bound_by_hand() -> None:
+    """0.9 has ended and 0.1 is open: no continuation overtakes, unless dividing by its length could make it."""
+    model = table_model({BOS: {EOS: 0.9, A: 0.1}, A: {A: 0.6, EOS: 0.4}}, vocabulary=5)
+    for penalty, alpha, limit, steps in (
+        ("none", 0.0, 50, 1),
+        ("average", 1.0, 20, 1),  # log 0.1 / 21 = -0.1096 is below log 0.9 = -0.1054
+        ("average", 1.0, 21, 2),  # log 0.1 / 22 = -0.1047 is above; log 0.06 / 22 is not
+    ):
+        model.steps = 0
+        beam_search(model, ONE, settings(beam_size=4, length_penalty=penalty, length_alpha=alpha), [limit])
+        assert model.steps == steps
+    model.steps = 0
+    beam_search(model, ONE, settings(beam_size=4, n_best=2, length_penalty="none"), [50])
+    assert model.steps == 3  # after two 0.04 is second best and 0.06 open, after three 0.036 is
 
 
 @pytest.mark.case

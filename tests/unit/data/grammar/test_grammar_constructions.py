@@ -7,6 +7,7 @@ sentence is found quickly if and only if the grammar makes it, and its French is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from random import Random
 from typing import TypeVar
 
@@ -37,12 +38,13 @@ class Guided(Clauses):
         return super().pick([option for option in options if self._wanted(option)] or options)
 
     def weighted(self, options: Sequence[tuple[float, T]]) -> T:
-        preferred = [
-            (weight, option)
-            for weight, option in options
-            if weight and getattr(option, "__name__", option) in self.preferred
-        ]
+        preferred = [(weight, option) for weight, option in options if weight and self._preferred(option)]
         return super().weighted(preferred or options)
+
+    def _preferred(self, option: object) -> bool:
+        if isinstance(option, tuple):
+            return isinstance(option[0], str) and option[0] in self.words
+        return getattr(option, "__name__", option) in self.preferred
 
     def pair(self, english: str, french: str, kind: str = "") -> Phrase:
         return self._only_wanted(super().pair(english, french, kind))
@@ -75,10 +77,12 @@ _SIGNS = {
     "saying": ["says", "said"], "quality": ["are", "is"], "and_pronoun": ["and"], "state": ["hungry"],
     "comparison": ["than", "as"], "profession": ["lawyer"], "about": ["about", "need", "afraid"],
     "transitive": ["saw"], "directed": ["went", "go", "comes from"], "dative": ["speaks to", "answers"],
-    "s": ["because", "without", "while"], "past": ["saw"], "_that": ["that"], "_who": ["who"],
+    "intransitive": ["sings", "swim"], "having": ["have"], "future": ["we will", "they will", "will he"], "past": ["saw", "found"],
+    "s": ["because", "without", "while"], "_that": ["that"], "_who": ["who"],
 }  # fmt: skip
 
 
+@lru_cache
 def translate(english: str) -> Pair:
     """The pair that the grammar makes with this English side."""
     for seed in range(5_000):
@@ -171,7 +175,7 @@ SENTENCES = [
     ("I sleep because he sings.", "Je dors parce qu'il chante."),
     ("When he comes, we will eat.", "Quand il viendra, nous mangerons."),
     ("If he comes, we will eat.", "S'il vient, nous mangerons."),
-    ("Anne sings well, but he sleeps.", "Anne chante bien, mais il dort."),
+    ("Anne sings, but he sleeps well.", "Anne chante, mais il dort bien."),
     ("Marie and Anne are tired.", "Marie et Anne sont fatiguées."),
     ("Marie and Paul are tired.", "Marie et Paul sont fatigués."),
 ]
@@ -180,3 +184,43 @@ SENTENCES = [
 @pytest.mark.parametrize(("english", "french"), SENTENCES)
 def test_translation_of_each_construction(english: str, french: str) -> None:
     assert translate(english).french == french
+
+
+# Links decided by hand, as "English–French" positions.
+ALIGNMENTS = [
+    # She did not see them . / Elle ne les a pas vus .
+    ("She did not see them.", "0-0 1-3 2-1 2-4 3-5 4-2 5-6"),
+    # They will fall soon . / Ils tomberont bientôt .
+    ("They will fall soon.", "0-0 1-1 2-1 3-2 4-3"),
+    # Did Anne leave ? / Est-ce qu' Anne est partie ?
+    ("Did Anne leave?", "0-0 0-1 0-3 1-2 2-4 3-5"),
+    # We go to the market . / Nous allons au marché .
+    ("We go to the market.", "0-0 1-1 2-2 3-2 4-3 5-4"),
+    # Omar 's sister laughed . / La sœur d' Omar a ri .
+    ("Omar's sister laughed.", "0-3 1-0 1-2 2-1 3-4 3-5 4-6"),
+    # I have a new white car . / J' ai une nouvelle voiture blanche .
+    ("I have a new white car.", "0-0 1-1 2-2 3-3 4-5 5-4 6-6"),
+    # Sophie woke up . / Sophie s' est réveillée .
+    ("Sophie woke up.", "0-0 1-1 1-2 1-3 2-1 2-3 3-4"),
+    # I need the keys . / J' ai besoin des clés .
+    ("I need the keys.", "0-0 1-1 1-2 1-3 2-3 3-4 4-5"),
+    # He is afraid of the storm . / Il a peur de l' orage .
+    ("He is afraid of the storm.", "0-0 1-1 2-2 3-3 4-4 5-5 6-6"),
+    # I play the piano . / Je joue du piano .
+    ("I play the piano.", "0-0 1-1 1-2 2-2 3-3 4-4"),
+    # He no longer lives there . / Il n' y habite plus .
+    ("He no longer lives there.", "0-0 1-1 1-4 2-1 2-4 3-3 4-2 5-5"),
+    # I ask him to come . / Je lui demande de venir .
+    ("I ask him to come.", "0-0 1-2 2-1 3-3 4-4 5-5"),
+    # Julie is taller than Paul . / Julie est plus grande que Paul .
+    ("Julie is taller than Paul.", "0-0 1-1 2-2 2-3 3-4 4-5 5-6"),
+    # Julie is a lawyer . / Julie est avocate .
+    ("Julie is a lawyer.", "0-0 1-1 2-2 3-2 4-3"),
+    # He drinks some water . / Il boit de l' eau .
+    ("He drinks some water.", "0-0 1-1 2-2 2-3 3-4 4-5"),
+]
+
+
+@pytest.mark.parametrize(("english", "links"), ALIGNMENTS)
+def test_alignment_of_each_construction(english: str, links: str) -> None:
+    assert " ".join(f"{i}-{j}" for i, j in translate(english).alignment) == links

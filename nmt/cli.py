@@ -25,6 +25,7 @@ usage: nmt VERB …        (nmt VERB --help tells more)
   nmt train [KEY=VALUE …]      train a model, as in: nmt train model=bahdanau data=grammar
   nmt translate RUN            translate text, a file, or what is typed
   nmt score RUN                BLEU and chrF of a run's translations, or of any two files
+  nmt compare RUN RUN …        table, significance and a page of figures for several runs
   nmt attend RUN --text T      picture of the attention between a sentence and its translation
   nmt average RUN --last N     average the weights of the last checkpoints
   nmt --version
@@ -79,6 +80,17 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, verb: str, **settings: Any) -> None:
         super().__init__(prog=f"nmt {verb}", allow_abbrev=False, **settings)
 
+    def with_text(self, words: Sequence[str]) -> list[str]:
+        """The words with --text joined to a text that begins with a dash, which argparse would take for an option."""
+        joined: list[str] = []
+        for word in words:
+            known = word.split("=")[0] in self._option_string_actions
+            if joined and joined[-1] == "--text" and word.startswith("-") and not known:
+                joined[-1] = f"--text={word}"
+            else:
+                joined.append(word)
+        return joined
+
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
         wrong = message.removeprefix("unrecognized arguments: ").split(" ")[0]
@@ -110,7 +122,7 @@ def _dispatch(argv: list[str]) -> int:
         raise RequestError(f"{verb}: no such verb{hint} There are: train, {', '.join(PARSERS)}")
     parser = Parser(verb)
     PARSERS[verb](parser)
-    arguments = parser.parse_args(rest)
+    arguments = parser.parse_args(parser.with_text(rest))
     if getattr(arguments, "text", None) is not None:
         _require_utf8("--text", arguments.text)
     from nmt import commands
@@ -210,6 +222,32 @@ def _score(parser: Parser) -> None:
     parser.add_argument("--references", metavar="FILE", type=Path, help="reference translations, one a line")
 
 
+def _lengths(text: str) -> tuple[int, ...]:
+    limits = tuple(_count(part) for part in text.split(","))
+    if list(limits) != sorted(set(limits)):
+        raise ValueError
+    return limits
+
+
+_lengths.__name__ = "list of rising whole numbers, such as 10,20,30"
+
+
+def _compare(parser: Parser) -> None:
+    parser.description = (
+        "Score several runs on one test set with one scorer: a table with intervals and significance, printed and as "
+        "JSON, and with figures as a page."
+    )
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directories or checkpoint directories")
+    parser.add_argument("--baseline", metavar="RUN", type=Path, help="one of them; default: the first that has scores")
+    parser.add_argument("--set", metavar="NAME", help="test set (default: test, or the corpus's first)")
+    parser.add_argument(
+        "--lengths", metavar="N,N,…", type=_lengths, help="greatest words of each bucket of source length (10,20,…,60)"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", type=Path, default=Path("comparison"), help="for comparison.json and .html"
+    )
+
+
 def _attend(parser: Parser) -> None:
     parser.description = "Translate a sentence and draw which source words each target word attended to."
     parser.add_argument("run", metavar="RUN", type=Path, help="run directory or checkpoint directory")
@@ -229,6 +267,7 @@ INFO = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
 PARSERS: dict[str, Callable[[Parser], None]] = {
     "translate": _translate,
     "score": _score,
+    "compare": _compare,
     "attend": _attend,
     "average": _average,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import queue
 import sys
 import threading
@@ -16,9 +17,12 @@ from typing import Any
 from nmt.config import SearchConfig
 from nmt.data.corpus import decoded_line, prepare_corpus, read_lines
 from nmt.decoding.translator import Translation, Translator
-from nmt.errors import RequestError
+from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import plot_alignment
+from nmt.evaluation.compare import compare_runs
+from nmt.evaluation.lengths import LIMITS
 from nmt.evaluation.metrics import score_files
+from nmt.evaluation.report import JSON_FILE, PAGE_FILE, as_record, as_text, check_folder, write_report
 from nmt.evaluation.scoring import score_sets
 from nmt.files import write_atomically
 from nmt.training.average import average_checkpoints
@@ -35,6 +39,8 @@ def translate(arguments: Namespace) -> None:
     """`nmt translate`: one line of output for each line of input, as lines arrive."""
     if arguments.alignments and arguments.alignments == arguments.output:
         raise RequestError("translate: --output and --alignments name the same file")
+    for path in filter(None, (arguments.output, arguments.alignments)):
+        _require_writable(path)
     translator = Translator.load(arguments.run)
     search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
     wanted = bool(arguments.alignments)
@@ -54,6 +60,17 @@ def translate(arguments: Namespace) -> None:
         write_atomically(arguments.output, "".join(written))
     if wanted:
         write_atomically(arguments.alignments, "".join(aligned))
+
+
+def _require_writable(path: Path) -> None:
+    """Raises WorkError before the work, and not after it, where a file cannot be written."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir():
+        raise WorkError(f"cannot write {path}: Is a directory")
+    if not folder.is_dir():
+        raise WorkError(f"cannot write {path}: Not a directory")
+    if not os.access(folder, os.W_OK):
+        raise WorkError(f"cannot write {path}: Permission denied")
 
 
 def _search_settings(search: SearchConfig, beam_size: int | None, n_best: int | None) -> SearchConfig:
@@ -155,6 +172,8 @@ def score(arguments: Namespace) -> None:
     assert translator.config is not None
     corpus = prepare_corpus(translator.config.data, say)
     names = [arguments.set] if arguments.set else list(corpus.test)
+    if not names:
+        raise RequestError("score: the data of this run has no test set")
     results = score_sets(translator, corpus, names, arguments.run, say)
     print(format_results(results, names))
 
@@ -174,6 +193,22 @@ def format_results(results: dict[str, Any], names: Sequence[str]) -> str:
     if first["literature_signature"]:
         lines.append(f"literature BLEU  {first['literature_signature']}")
     return "\n".join(lines)
+
+
+# compare ---------------------------------------------------------------------------------------------------------
+
+
+def compare(arguments: Namespace) -> None:
+    """`nmt compare`: several runs on one test set, printed, as JSON and as a page; then says which runs failed."""
+    check_folder(arguments.output)
+    limits = arguments.lengths or LIMITS
+    comparison = compare_runs(arguments.runs, say, arguments.baseline, arguments.set, limits)
+    record = as_record(comparison)
+    print(as_text(record))
+    write_report(comparison, record, arguments.output)
+    say(f"{arguments.output / JSON_FILE} and {arguments.output / PAGE_FILE} are written")
+    if comparison.complaints:
+        raise WorkError(f"compare: {'; '.join(comparison.complaints)}")
 
 
 # attend ----------------------------------------------------------------------------------------------------------

@@ -135,6 +135,7 @@ def tiny(corpus_folder: Path) -> Callable[[str], list[str]]:
             "trainer.ema_decay=0.9",
             "trainer.log_every=10",
             "validation.every=1000",
+            "validation.samples=0",  # no pictures of attention, which take longer than all the rest
         ]
 
     return overrides
@@ -147,7 +148,17 @@ def trained_run(tiny: Callable[[str], list[str]], tmp_path_factory: pytest.TempP
     from nmt.training.session import train
 
     run = tmp_path_factory.mktemp("runs") / "trained"
-    train(compose([*tiny("bahdanau"), "trainer.max_steps=200", "validation.every=50", f"run.dir={run}"]))
+    train(
+        compose(
+            [
+                *tiny("bahdanau"),
+                "trainer.max_steps=200",
+                "validation.every=50",
+                "validation.samples=1",
+                f"run.dir={run}",
+            ]
+        )
+    )
     return run
 
 

@@ -123,7 +123,7 @@ class Trainer:
                 if self._stopping():
                     self._save()
                     raise Interrupted(self.interruption.received or 0, f"stopped at step {self.progress.step}, saved")
-                if finished:
+                if self._finished():  # asked again: the validation may have been the last that patience allows
                     return
                 lr = self._step(window)
                 self._tick()

@@ -27,7 +27,7 @@ _NO_MANNER = (
 NON_FINITE = ("bare", "gerund")
 # frames with a verb inside
 NESTED = "saying trying modal asking and_verb and_pronoun"
-PAST = ("past", "while", "reported")
+PAST = ("past", "completed", "while", "reported")
 
 
 def subject_type(kind: str) -> str:
@@ -49,7 +49,7 @@ class Adjuncts(Predicates):
     def inner_time(self, time: str) -> str:
         """The time of clauses inside a noun phrase of a clause of that time."""
         time = self.discourse.now if time in NON_FINITE else time
-        return {"after when": "present", "while": "past"}.get(time, time)
+        return {"after when": "present", "while": "past", "completed": "past"}.get(time, time)
 
     def _fill(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, allowed: str = "fmtpcs") -> Predicate:
         """Adds adjuncts of n words: f frequency, m manner, t time, p place, c company, s subordinate clause."""
@@ -136,7 +136,7 @@ class Adjuncts(Predicates):
             and (n > 14 or self.chance(0.5 * 0.3 ** self.discourse.conjunctions.count("because")))
         ):
             self.discourse.conjunctions += ("because",)
-            inner = {"while": "past", "after when": "present"}.get(time, time)
+            inner = {"while": "past", "completed": "past", "after when": "present"}.get(time, time)
             predicate.adjuncts += self.pair("because", "parce que") + self.clause(n - 1, inner)
             return n
         size = n if n < 8 or not more else self.between(3, 7)

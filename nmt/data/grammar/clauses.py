@@ -212,7 +212,7 @@ class Clauses(NestedFrames):
                 (
                     ("when", "quand", time),
                     ("while", "pendant que", "while" if time == "past" else time),
-                    ("as soon as", "dès que", time),
+                    ("as soon as", "dès que", "completed" if time == "past" else time),
                 )
             )
         first = self.pair(english, french) + self._passing(size - len(english.split()), inner) + self.pair(",", ",")

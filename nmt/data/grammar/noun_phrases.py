@@ -141,7 +141,9 @@ class NounPhrases(Source):
         if n < 2 * low + 1:
             raise DeadEnd
         size = self.between(low, min(n - 1 - low, 5)) if n > 2 * low + 1 else low
+        flat, self.discourse.flat = self.discourse.flat, True  # else "the man that she saw and Paul"
         first = self.noun_phrase(size, kinds, time, definite=definite)
+        self.discourse.flat = flat
         second = self.noun_phrase(
             n - 1 - size, (first.kind,) if first.kind in kinds else kinds, time, definite=definite
         )
@@ -294,7 +296,7 @@ class NounPhrases(Source):
         if core.english[0].text == "the" and noun.kind in (*PORTABLE, "vehicle", "furniture", "animal", "idea"):
             options.append((2.0, ("of", "de", PEOPLE)))
         if noun.kind in ("document", "text"):
-            options.append((2.0, ("about", "sur", ("animal", "event", "plant"))))
+            options.append((2.0, ("about", "sur", ("animal", "event", "calamity", "plant"))))
             options.append((2.0, ("from", "de", PEOPLE)))
         if noun.kind in ("document", "object", "food", "clothing"):
             options.append((1.5, ("for", "pour", PEOPLE)))

@@ -103,10 +103,13 @@ class Predicates(NounPhrases):
     def _tense(self, verb: Verb, time: str) -> str:
         """The tense of a verb in a clause about that time."""
         punctual = verb.infinitive in _PUNCTUAL
-        if punctual and time == "while":
+        ambiguous = english.past(verb.base) == verb.base  # "they read" is present or past
+        if (time == "while" and punctual) or (time == "completed" and ambiguous):
             raise DeadEnd
-        if time == "past" and english.past(verb.base) == verb.base:
-            return "progressive"  # "they read" could be either
+        if time == "past" and ambiguous:
+            return "progressive"
+        if time == "completed":
+            return "past"
         if time == "past":
             return "past" if punctual or verb.stative or self.chance(0.8) else "progressive"
         if time == "while":

@@ -236,12 +236,14 @@ def test_an_empty_translation_is_the_users_choice() -> None:
 
 
 def test_an_end_that_is_not_among_the_best_does_not_end_a_hypothesis() -> None:
-    """Else a beam of one would not be greedy: the end, second best at first, would win by its shortness."""
     model = table_model({BOS: {A: 0.6, EOS: 0.4}, A: {B: 0.5, EOS: 0.3, C: 0.2}}, vocabulary=7)
     assert beam_search(model, ONE, settings(beam_size=1, length_penalty="none"), [5])[0][0].tokens == [A, B]
-    found = beam_search(model, ONE, settings(beam_size=2, length_penalty="none"), [5])[0][0]
-    assert found.tokens == []
-    assert found.log_probability == pytest.approx(torch.tensor(0.4).log().item())
+    # The second step's best two are [A] ended, 0.30, and [B C], 0.27; [B] ended, 0.18, is third and no result.
+    model = table_model(
+        {BOS: {A: 0.5, B: 0.45, C: 0.05}, A: {EOS: 0.6, B: 0.2, C: 0.2}, B: {C: 0.6, EOS: 0.4}}, vocabulary=7
+    )
+    [found] = beam_search(model, ONE, settings(beam_size=2, n_best=2, length_penalty="none"), [5])
+    assert [hypothesis.tokens for hypothesis in found] == [[A], [B, C]]
 
 
 # Stopping --------------------------------------------------------------------------------------------------------

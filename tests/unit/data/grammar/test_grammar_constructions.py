@@ -77,8 +77,8 @@ _SIGNS = {
     "saying": ["says", "said"], "quality": ["are", "is"], "and_pronoun": ["and"], "state": ["hungry"],
     "comparison": ["than", "as"], "profession": ["lawyer"], "about": ["about", "need", "afraid"],
     "transitive": ["saw"], "directed": ["went", "go", "comes from"], "dative": ["speaks to", "answers"],
-    "intransitive": ["sings", "swim"], "having": ["have"], "future": ["we will", "they will", "will he"], "past": ["saw", "found"],
-    "s": ["because", "without", "while"], "_that": ["that"], "_who": ["who"],
+    "intransitive": ["sings", "swim"], "having": ["have"], "future": ["we will", "they will", "will he"],
+    "past": ["saw", "found"], "s": ["because", "without", "while"], "_that": ["that"], "_who": ["who"],
 }  # fmt: skip
 
 

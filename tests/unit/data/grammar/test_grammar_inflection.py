@@ -64,43 +64,44 @@ offre offrons offrent offrait offrira offert offrant; ordonner ordonne ordonne o
 ordonnera ordonné ordonnant; organiser organise organise organisons organisent organisait organisera organisé
 organisant; oublier oublie oublie oublions oublient oubliait oubliera oublié oubliant; ouvrir ouvre ouvre ouvrons
 ouvrent ouvrait ouvrira ouvert ouvrant; parler parle parle parlons parlent parlait parlera parlé parlant; partir
-pars part partons partent partait partira parti partant; penser pense pense pensons pensent pensait pensera pensé
-pensant; perdre perds perd perdons perdent perdait perdra perdu perdant; permettre permets permet permettons
-permettent permettait permettra permis permettant; planter plante plante plantons plantent plantait plantera planté
-plantant; pleurer pleure pleure pleurons pleurent pleurait pleurera pleuré pleurant; plier plie plie plions plient
-pliait pliera plié pliant; porter porte porte portons portent portait portera porté portant; posséder possède
-possède possédons possèdent possédait possédera possédé possédant; pouvoir peux peut pouvons peuvent pouvait pourra
-pu pouvant; prendre prends prend prenons prennent prenait prendra pris prenant; prier prie prie prions prient priait
-priera prié priant; promettre promets promet promettons promettent promettait promettra promis promettant; préférer
-préfère préfère préférons préfèrent préférait préférera préféré préférant; préparer prépare prépare préparons
-préparent préparait préparera préparé préparant; prétendre prétends prétend prétendons prétendent prétendait
-prétendra prétendu prétendant; prêter prête prête prêtons prêtent prêtait prêtera prêté prêtant; publier publie
-publie publions publient publiait publiera publié publiant; quitter quitte quitte quittons quittent quittait
-quittera quitté quittant; refuser refuse refuse refusons refusent refusait refusera refusé refusant; regarder
-regarde regarde regardons regardent regardait regardera regardé regardant; remarquer remarque remarque remarquons
-remarquent remarquait remarquera remarqué remarquant; remercier remercie remercie remercions remercient remerciait
-remerciera remercié remerciant; rencontrer rencontre rencontre rencontrons rencontrent rencontrait rencontrera
-rencontré rencontrant; reposer repose repose reposons reposent reposait reposera reposé reposant; rester reste reste
-restons restent restait restera resté restant; retourner retourne retourne retournons retournent retournait
-retournera retourné retournant; revenir reviens revient revenons reviennent revenait reviendra revenu revenant; rire
-ris rit rions rient riait rira ri riant; réparer répare répare réparons réparent réparait réparera réparé réparant;
-répondre réponds répond répondons répondent répondait répondra répondu répondant; répéter répète répète répétons
-répètent répétait répétera répété répétant; réveiller réveille réveille réveillons réveillent réveillait réveillera
-réveillé réveillant; rêver rêve rêve rêvons rêvent rêvait rêvera rêvé rêvant; saluer salue salue saluons saluent
-saluait saluera salué saluant; savoir sais sait savons savent savait saura su sachant; siffler siffle siffle
-sifflons sifflent sifflait sifflera sifflé sifflant; sourire souris sourit sourions sourient souriait sourira souri
-souriant; suivre suis suit suivons suivent suivait suivra suivi suivant; tomber tombe tombe tombons tombent tombait
-tombera tombé tombant; tousser tousse tousse toussons toussent toussait toussera toussé toussant; traduire traduis
-traduit traduisons traduisent traduisait traduira traduit traduisant; travailler travaille travaille travaillons
-travaillent travaillait travaillera travaillé travaillant; trouver trouve trouve trouvons trouvent trouvait trouvera
-trouvé trouvant; téléphoner téléphone téléphone téléphonons téléphonent téléphonait téléphonera téléphoné
-téléphonant; vendre vends vend vendons vendent vendait vendra vendu vendant; venir viens vient venons viennent
-venait viendra venu venant; verser verse verse versons versent versait versera versé versant; visiter visite visite
-visitons visitent visitait visitera visité visitant; voir vois voit voyons voient voyait verra vu voyant; voler vole
-vole volons volent volait volera volé volant; vouloir veux veut voulons veulent voulait voudra voulu voulant;
-voyager voyage voyage voyageons voyagent voyageait voyagera voyagé voyageant; écouter écoute écoute écoutons
-écoutent écoutait écoutera écouté écoutant; écrire écris écrit écrivons écrivent écrivait écrira écrit écrivant;
-être suis est sommes sont était sera été étant
+pars part partons partent partait partira parti partant; partager partage partage partageons partagent partageait
+partagera partagé partageant; penser pense pense pensons pensent pensait pensera pensé pensant; perdre perds perd
+perdons perdent perdait perdra perdu perdant; permettre permets permet permettons permettent permettait permettra
+permis permettant; planter plante plante plantons plantent plantait plantera planté plantant; pleurer pleure pleure
+pleurons pleurent pleurait pleurera pleuré pleurant; plier plie plie plions plient pliait pliera plié pliant; porter
+porte porte portons portent portait portera porté portant; posséder possède possède possédons possèdent possédait
+possédera possédé possédant; pouvoir peux peut pouvons peuvent pouvait pourra pu pouvant; prendre prends prend
+prenons prennent prenait prendra pris prenant; prier prie prie prions prient priait priera prié priant; promettre
+promets promet promettons promettent promettait promettra promis promettant; préférer préfère préfère préférons
+préfèrent préférait préférera préféré préférant; préparer prépare prépare préparons préparent préparait préparera
+préparé préparant; prétendre prétends prétend prétendons prétendent prétendait prétendra prétendu prétendant; prêter
+prête prête prêtons prêtent prêtait prêtera prêté prêtant; publier publie publie publions publient publiait publiera
+publié publiant; quitter quitte quitte quittons quittent quittait quittera quitté quittant; refuser refuse refuse
+refusons refusent refusait refusera refusé refusant; regarder regarde regarde regardons regardent regardait
+regardera regardé regardant; remarquer remarque remarque remarquons remarquent remarquait remarquera remarqué
+remarquant; remercier remercie remercie remercions remercient remerciait remerciera remercié remerciant; rencontrer
+rencontre rencontre rencontrons rencontrent rencontrait rencontrera rencontré rencontrant; reposer repose repose
+reposons reposent reposait reposera reposé reposant; rester reste reste restons restent restait restera resté
+restant; retourner retourne retourne retournons retournent retournait retournera retourné retournant; revenir
+reviens revient revenons reviennent revenait reviendra revenu revenant; rire ris rit rions rient riait rira ri
+riant; réparer répare répare réparons réparent réparait réparera réparé réparant; répondre réponds répond répondons
+répondent répondait répondra répondu répondant; répéter répète répète répétons répètent répétait répétera répété
+répétant; réveiller réveille réveille réveillons réveillent réveillait réveillera réveillé réveillant; rêver rêve
+rêve rêvons rêvent rêvait rêvera rêvé rêvant; saluer salue salue saluons saluent saluait saluera salué saluant;
+savoir sais sait savons savent savait saura su sachant; siffler siffle siffle sifflons sifflent sifflait sifflera
+sifflé sifflant; sourire souris sourit sourions sourient souriait sourira souri souriant; suivre suis suit suivons
+suivent suivait suivra suivi suivant; tomber tombe tombe tombons tombent tombait tombera tombé tombant; tousser
+tousse tousse toussons toussent toussait toussera toussé toussant; traduire traduis traduit traduisons traduisent
+traduisait traduira traduit traduisant; travailler travaille travaille travaillons travaillent travaillait
+travaillera travaillé travaillant; trouver trouve trouve trouvons trouvent trouvait trouvera trouvé trouvant;
+téléphoner téléphone téléphone téléphonons téléphonent téléphonait téléphonera téléphoné téléphonant; vendre vends
+vend vendons vendent vendait vendra vendu vendant; venir viens vient venons viennent venait viendra venu venant;
+verser verse verse versons versent versait versera versé versant; visiter visite visite visitons visitent visitait
+visitera visité visitant; voir vois voit voyons voient voyait verra vu voyant; voler vole vole volons volent volait
+volera volé volant; vouloir veux veut voulons veulent voulait voudra voulu voulant; voyager voyage voyage voyageons
+voyagent voyageait voyagera voyagé voyageant; écouter écoute écoute écoutons écoutent écoutait écoutera écouté
+écoutant; écrire écris écrit écrivons écrivent écrivait écrira écrit écrivant; être suis est sommes sont était sera
+été étant
 """
 # base; third person; past; past participle; gerund
 ENGLISH_VERBS = """
@@ -139,16 +140,16 @@ published published publishing; read reads read read reading; refuse refuses ref
 repairs repaired repaired repairing; repeat repeats repeated repeated repeating; rest rests rested rested resting;
 return returns returned returned returning; run runs ran run running; say says said said saying; see sees saw seen
 seeing; sell sells sold sold selling; send sends sent sent sending; shine shines shone shone shining; shout shouts
-shouted shouted shouting; show shows showed shown showing; sing sings sang sung singing; sleep sleeps slept slept
-sleeping; smile smiles smiled smiled smiling; speak speaks spoke spoken speaking; stay stays stayed stayed staying;
-steal steals stole stolen stealing; stop stops stopped stopped stopping; swim swims swam swum swimming; take takes
-took taken taking; taste tastes tasted tasted tasting; tell tells told told telling; thank thanks thanked thanked
-thanking; think thinks thought thought thinking; train trains trained trained training; translate translates
-translated translated translating; travel travels travelled travelled travelling; try tries tried tried trying;
-understand understands understood understood understanding; visit visits visited visited visiting; wait waits waited
-waited waiting; wake wakes woke woken waking; want wants wanted wanted wanting; wash washes washed washed washing;
-water waters watered watered watering; wear wears wore worn wearing; whistle whistles whistled whistled whistling;
-work works worked worked working; write writes wrote written writing
+shouted shouted shouting; share shares shared shared sharing; show shows showed shown showing; sing sings sang sung
+singing; sleep sleeps slept slept sleeping; smile smiles smiled smiled smiling; speak speaks spoke spoken speaking;
+stay stays stayed stayed staying; steal steals stole stolen stealing; stop stops stopped stopped stopping; swim
+swims swam swum swimming; take takes took taken taking; taste tastes tasted tasted tasting; tell tells told told
+telling; thank thanks thanked thanked thanking; think thinks thought thought thinking; train trains trained trained
+training; translate translates translated translated translating; travel travels travelled travelled travelling; try
+tries tried tried trying; understand understands understood understood understanding; visit visits visited visited
+visiting; wait waits waited waited waiting; wake wakes woke woken waking; want wants wanted wanted wanting; wash
+washes washed washed washing; water waters watered watered watering; wear wears wore worn wearing; whistle whistles
+whistled whistled whistling; work works worked worked working; write writes wrote written writing
 """
 # English singular and plural, French singular and plural; mass nouns have no plural
 NOUN_FORMS = """

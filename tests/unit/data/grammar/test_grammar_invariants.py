@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from random import Random
 
 import pytest
 
 from nmt.data.grammar import Pair, generate_pair, words
 from nmt.data.grammar.modifiers import ADJECTIVES
-from nmt.data.grammar.nouns import NOUNS
+from nmt.data.grammar.nouns import NAMES, NOUNS
 
 ASPIRATED = (
     "héros|hibou|hiboux|hamster|hérisson|haricot|homard|hareng|hache|harpe|haie|hameau|hall|hangar|hongrois|Hongrie|"
@@ -61,7 +62,7 @@ def test_negation_has_two_parts_around_the_verb(pairs: list[Pair]) -> None:
 
 def test_no_indefinite_article_for_the_object_of_a_negated_verb(pairs: list[Pair]) -> None:
     for pair in pairs:
-        object_ = r"(?:pas|jamais|plus) (?:\w+(?:é|i|u)e?s? )?(un|une|des|du) "
+        object_ = r"(?:pas|jamais|plus) (?!que )(?:\w+(?:é|i|u)e?s? )?(un|une|des|du) "
         for article in re.findall(rf"\bn(?:'|e )(?:\w+' ?|\w+ )+?{object_}", pair.french):
             # "n'a pas besoin du …", "n'est jamais dans …": du, des are de + le, les there
             assert article == "du" or (
@@ -207,6 +208,27 @@ def test_participle_after_etre_agrees_with_a_pronoun_subject(pairs: list[Pair]) 
                 checked += 1
                 assert participle == stem + endings[subject], pair.french
     assert checked > 20
+
+
+def test_every_word_of_the_lexicon_is_used(pairs: list[Pair]) -> None:
+    counts = Counter(word for pair in pairs for word in words(pair.english))
+    for noun in (noun for kind in NOUNS.values() for noun in kind):
+        assert counts[noun.english] + counts[noun.english_plural] >= 4, noun
+    for adjective in ADJECTIVES:
+        assert counts[adjective.english] >= 4, adjective
+    for name in NAMES:
+        assert counts[name.text] >= 4, name
+
+
+def test_a_sentence_has_one_translation() -> None:
+    rng = Random("translations")
+    known: dict[str, Pair] = {}
+    repeated = 0
+    for index in range(9000):
+        pair = generate_pair(rng, 3 + index % 3)
+        repeated += pair.english in known
+        assert known.setdefault(pair.english, pair) == pair
+    assert repeated > 100
 
 
 def test_typography(pairs: list[Pair]) -> None:

@@ -1,0 +1,59 @@
+"""`nmt attend`: a picture or a table of what each target word looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+TEXT = "My sister likes the summer."
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG\r\n"), ("pdf", b"%PDF-"), ("svg", b"<?xml")])
+def test_a_picture(suffix: str, magic: bytes, nmt: Command, trained_run: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "new folder" / f"é.{suffix}"
+    outcome = nmt("attend", trained_run, "--text", TEXT, "--output", picture)
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out.splitlines() == ["Ma sœur aime l'été.", str(picture)]
+    assert picture.read_bytes().startswith(magic)
+    assert picture.stat().st_size > 2_000
+
+
+def test_a_table(nmt: Command, trained_run: Path) -> None:
+    outcome = nmt("attend", trained_run, "--text", TEXT)
+    translation, *rows = outcome.out.splitlines()
+    assert translation == "Ma sœur aime l'été."
+    assert [row.split()[0] for row in rows[:4]] == translation.split()
+    words = TEXT.split()
+    for row in rows[:4]:
+        pairs = row.split()[1:]
+        weights = [float(weight) for weight in pairs[1::2]]
+        assert set(pairs[::2]) <= {*words, "</s>"}
+        assert weights == sorted(weights, reverse=True)
+        assert 0 < sum(weights) <= 1.02
+    assert rows[1].split()[1] == "sister"
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\u00a0\t"])
+def test_blank_text(text: str, nmt: Command, trained_run: Path, tmp_path: Path) -> None:
+    outcome = nmt("attend", trained_run, "--text", text, "--output", tmp_path / "a.png")
+    assert (outcome.status, outcome.out, outcome.err) == (2, "", "nmt: error: attend: the text is blank\n")
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_a_model_without_attention(nmt: Command, lstm_run: Path) -> None:
+    outcome = nmt("attend", lstm_run, "--text", TEXT)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err == "nmt: error: this model has no attention: there is no alignment to show\n"
+
+
+@pytest.mark.parametrize("name", ["a.xyz", "a"])
+def test_a_kind_of_file_that_there_is_not(name: str, nmt: Command, trained_run: Path, tmp_path: Path) -> None:
+    outcome = nmt("attend", trained_run, "--text", TEXT, "--output", tmp_path / name)
+    assert outcome.status == 2
+    assert outcome.err.startswith("nmt: error: ")
+    assert outcome.err.count("\n") == 1
+    assert "png" in outcome.err

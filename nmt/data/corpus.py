@@ -228,30 +228,19 @@ def _grammar_corpus(config: GrammarData, report: Report) -> Corpus:
         raise RequestError(f"data.source_language={source}, data.target_language={target}: the grammar has en and fr")
     if config.min_words > config.max_words:
         raise RequestError(f"data.min_words={config.min_words} is above data.max_words={config.max_words}")
-    fields = ("seed", "train_pairs", "valid_pairs", "test_pairs", "min_words", "max_words")
+    fields = ("seed", "train_pairs", "valid_pairs", "test_pairs", "min_words", "max_words", "source_language")
     parameters = {name: getattr(config, name) for name in fields} | {"version": grammar.GRAMMAR_VERSION}
     directory = cache_root(config.cache) / "grammar" / content_key(parameters)
     if not directory.is_dir():
         report(f"generating {config.train_pairs} training pairs with the grammar, seed {config.seed}")
         with complete_directory(directory) as temporary:
             grammar.write_grammar_corpus(config, temporary)
-            for split in ("train", "valid", "test"):
-                _write_reversed(temporary / f"{split}.align", temporary / f"{split}.reversed.align")
-    suffix = "align" if source == "en" else "reversed.align"
 
     def split_files(split: str) -> PairFiles:
-        names = (f"{split}.{source}", f"{split}.{target}", f"{split}.{suffix}")
+        names = (f"{split}.{source}", f"{split}.{target}", f"{split}.align")
         return PairFiles(*(directory / name for name in names))
 
     return _corpus(config, [split_files("train")], [split_files("valid")], {"test": split_files("test")})
-
-
-def _write_reversed(alignment: Path, path: Path) -> None:
-    """The alignment of the opposite direction: "0-1 2-0" becomes "0-2 1-0"."""
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for line in read_lines(alignment):
-            links = sorted((int(j), int(i)) for i, j in (link.split("-") for link in line.split()))
-            file.write(" ".join(f"{j}-{i}" for j, i in links) + "\n")
 
 
 def content_key(parameters: object) -> str:

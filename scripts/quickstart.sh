@@ -15,7 +15,7 @@ began=$SECONDS
 
 sentences=(
     "The old woman reads a red book."
-    "Do you see the little cat that sleeps in the garden?"
+    "Do you see the small cat that sleeps in the garden?"
     "My brother never gives them the letter because he is tired."
 )
 echo

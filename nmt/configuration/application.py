@@ -15,7 +15,7 @@ from typing import Any
 from nmt.config import TrainConfig
 from nmt.configuration.composition import Member, compose, compose_node, compose_sweep, shared_run_directory, to_config
 from nmt.configuration.mistakes import normalised, not_composed
-from nmt.configuration.store import CONFIG_NAME, VERSION_BASE, config_directory, register_schemas
+from nmt.configuration.store import CONFIG_NAME, VERSION_BASE, config_directory, groups, register_schemas
 from nmt.errors import RequestError, WorkError
 
 Train = Callable[[TrainConfig], None]
@@ -79,15 +79,34 @@ def train_sweep(
                 raise  # a launcher with processes of its own hears of a failure only this way
             failed.append(label)
 
-    _hydra_main(["--multirun", *_directory_flags(config_dir), *overrides, *numbered], task)
+    _hydra_main(["--multirun", *_directory_flags(config_dir), *_deferred(overrides, members), *numbered], task)
     if failed:
         raise WorkError(f"{len(failed)} of {len(members) or 'several'} runs failed: {'; '.join(failed)}")
 
 
-def _label(members: Sequence[Member], number: int) -> str:
+def _deferred(overrides: Sequence[str], members: Sequence[Member]) -> list[str]:
+    """The overrides, those of the keys of a group that is swept as sweeps of one value.
+
+    Before a sweep Hydra composes what does not vary, and would hold model.layers=2 against the default model there.
+    """
+    varying = {key for member in members for key, _, _ in (text.partition("=") for text in _own(member, members))}
+    swept = set(groups()) if "experiment" in varying else varying & set(groups())
+    deferred = []
+    for text in overrides:
+        key, _, value = text.partition("=")
+        fixed = value and key not in varying and key.startswith(tuple(f"{group}." for group in swept))
+        deferred.append(f"{key}=choice({value})" if fixed else text)
+    return deferred
+
+
+def _own(member: Member, members: Sequence[Member]) -> list[str]:
     """The overrides in which one run of a sweep differs from another."""
-    varying = [text for text in members[number].overrides if any(text not in other.overrides for other in members)]
-    return " ".join(varying or members[number].overrides)
+    return [text for text in member.overrides if any(text not in other.overrides for other in members)]
+
+
+def _label(members: Sequence[Member], number: int) -> str:
+    """What tells one run of a sweep from the others."""
+    return " ".join(_own(members[number], members) or members[number].overrides)
 
 
 def _numbered_directory(overrides: Sequence[str], members: Sequence[Member], config_dir: Path | None) -> str:

@@ -42,9 +42,6 @@ class Translation:
     """Attention of every target piece (end mark included) to every source piece, where it was asked for."""
 
 
-BLANK = Translation("", 0.0, [])
-
-
 class Translator:
     """A trained model with its tokenizer, ready to translate.
 
@@ -126,7 +123,7 @@ class Translator:
         clean = [clean_line(text) for text in texts]
         asked = [i for i, text in enumerate(clean) if not is_blank(text)]
         sources = self.tokenizer.encode_source([clean[i] for i in asked])
-        results: list[list[Translation]] = [[BLANK] for _ in clean]
+        results: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in clean]
         for places, hypotheses in self.search_ids(sources, settings, numbers=asked):
             weights = self._attention(places, sources, hypotheses) if alignments else None
             for n, (place, found) in enumerate(zip(places, hypotheses, strict=True)):

@@ -234,10 +234,13 @@ def _label(token: str) -> str:
 
 
 def _save(figure: Figure, path: Path) -> None:
+    if not path.suffix:  # matplotlib would add one
+        raise RequestError(f"cannot write {path}: the name must end in .png, .pdf or .svg")
     with warnings.catch_warnings():
         # A character that no font holds is drawn as a box; that is all there is to say about it.
         warnings.simplefilter("ignore")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=120)
         except ValueError as error:
             if "is not supported" not in str(error):

@@ -47,6 +47,7 @@ HEIGHT = 2.9
 LEGEND_ROW = 0.2
 CELL = 0.2
 LEAST_WEIGHT = 0.01  # fainter cells are not drawn
+MOST_ROWS = 32  # target words of a picture: a translation that never ends is not shown to its end
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def by_length_figure(rows: Sequence[Row], buckets: Sequence[Bucket]) -> str:
         )
     axes.set_xticks(range(len(buckets)), [f"{bucket.label}\nn={len(bucket.indices)}" for bucket in buckets])
     axes.set_xlim(-0.5, len(buckets) - 0.5)
-    axes.set_ylim(bottom=0)
+    _from_zero(axes)
     axes.set_xlabel("source length (words; n sentences)")
     axes.set_ylabel("BLEU")
     _legend(figure, axes, below_axes=0.68)
@@ -140,7 +141,7 @@ def curve_figure(rows: Sequence[Row], against: str) -> str | None:
     if not axes.lines:
         return None
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    _from_zero(axes)
     axes.set_xlabel(label)
     axes.set_ylabel("validation BLEU")
     _legend(figure, axes)
@@ -156,6 +157,9 @@ def alignment_figure(alignment: Alignment, name: str) -> str:
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
+    alignment = Alignment(
+        alignment.source_tokens, alignment.target_tokens[:MOST_ROWS], alignment.weights_TS[:MOST_ROWS]
+    )
     targets, sources = alignment.weights_TS.shape
     figure, axes = _figure()
     strong = np.argwhere(alignment.weights_TS >= LEAST_WEIGHT).tolist()
@@ -206,6 +210,11 @@ def _figure() -> tuple[Figure, Axes]:
     axes.xaxis.label.set(color=INK, fontsize=9)
     axes.yaxis.label.set(color=INK, fontsize=9)
     return figure, axes
+
+
+def _from_zero(axes: Axes) -> None:
+    """A scale of BLEU begins at 0, and does not magnify what is below 1."""
+    axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))
 
 
 def _legend(figure: Figure, axes: Axes, below_axes: float = 0.52) -> None:

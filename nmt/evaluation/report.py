@@ -20,6 +20,7 @@ from nmt.errors import WorkError
 from nmt.evaluation.compare import Comparison, Row
 from nmt.evaluation.figures import (
     CURVES,
+    MOST_ROWS,
     NIGHT,
     PAPER,
     SERIES,
@@ -346,5 +347,6 @@ def _pictures(comparison: Comparison) -> dict[int, list[tuple[str, str]]]:
             alignment = row.measurements[0].alignments.get(number) if row.comparable else None
             if alignment is not None:
                 svg = alignment_figure(alignment, f"attention-{number}-{place}")
-                pictures.setdefault(number, []).append((row.label, svg))
+                cut = f" (first {MOST_ROWS} words)" if len(alignment.target_tokens) > MOST_ROWS else ""
+                pictures.setdefault(number, []).append((row.label + cut, svg))
     return pictures

@@ -21,6 +21,8 @@ def average_checkpoints(run: Path, last: int) -> tuple[Path, list[Path]]:
     Raises:
         RequestError: fewer checkpoints than asked for, or checkpoints of different models or tokenizers.
     """
+    if not run.exists():
+        raise RequestError(f"{run}: no such run directory")
     found = step_directories(run / "checkpoints")
     if len(found) < last:
         raise RequestError(

@@ -83,7 +83,7 @@ def latin1(place: Place) -> list[str]:
     path = place.corpus / "train.fr"
     lines = path.read_text(encoding="utf-8").splitlines()
     first = next(number for number, line in enumerate(lines, start=1) if not line.isascii())
-    path.write_bytes("\n".join(lines).encode("latin-1"))
+    path.write_bytes("\n".join(lines).encode("cp1252"))
     place.folder.joinpath("line").write_text(str(first))
     return place.train()
 
@@ -119,9 +119,9 @@ def another_format(place: Place) -> list[str]:
     return place.translate("--text", "a")
 
 
-def nonsense_config(content: bytes) -> Callable[[Place], list[str]]:
+def edited_config(change: Callable[[bytes], bytes]) -> Callable[[Place], list[str]]:
     def make(place: Place) -> list[str]:
-        place.write("run/config.yaml", content)
+        place.write("run/config.yaml", change((place.run / "config.yaml").read_bytes()))
         return place.train(f"run.dir={place.run}")
 
     return make
@@ -203,9 +203,13 @@ MISTAKES: dict[str, tuple[Callable[[Place], Iterable[str | Path]], int, str]] = 
     "run.dir below a file": (below_a_file, 1, "cannot be made: Not a directory"),
     "run.dir is a file": (is_a_file, 1, "cannot be made: File exists"),
     "run.dir of another config": (other_config, 2, "another optimizer.lr"),
-    "config.yaml is no YAML": (nonsense_config(b"model: [\n"), 2, "config.yaml line 2: not YAML"),
-    "config.yaml has a wrong value": (nonsense_config(b"model:\n  family: bert\n"), 2, "model.family=bert"),
-    "config.yaml is binary": (nonsense_config(b"\xff\xfe\0"), 2, "config.yaml: not UTF-8"),
+    "config.yaml is no YAML": (edited_config(lambda data: b"model: [\n"), 2, "config.yaml line 2: not YAML"),
+    "config.yaml has a wrong value": (
+        edited_config(lambda data: data.replace(b"family: bahdanau", b"family: bert")),
+        2,
+        "model.family=bert",
+    ),
+    "config.yaml is binary": (edited_config(lambda data: b"\xff\xfe\0"), 2, "config.yaml: not UTF-8"),
     # what is translated with
     "no such run": (lambda place: place.translate("--text", "a", run=place.folder / "r"), 2, "no such run directory"),
     "RUN is a text file": (
@@ -245,7 +249,7 @@ MISTAKES: dict[str, tuple[Callable[[Place], Iterable[str | Path]], int, str]] = 
     "no text to attend to": (lambda place: ["attend", place.run, "--text", " "], 2, "the text is blank"),
     "scored files unequal": (score_files(pairs(2), pairs(3)), 2, "3"),
     "scored file empty": (score_files(b"", pairs(3)), 2, "3"),
-    "scored files both empty": (score_files(b"", b""), 2, "empty"),
+    "scored files both empty": (score_files(b"", b""), 2, "0 lines"),
     "no such set": (lambda place: ["score", place.run, "--set", "test2016"], 2, "there are: test"),
     "corpus moved away": (score_elsewhere, 2, "there is no such folder"),
 }

@@ -39,7 +39,7 @@ def copy_run(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Cop
 def comparison(copy_run: Copy) -> Comparison:
     """Rows: three seeds of one configuration, of which one is weaker; one with another search; a damaged run."""
     first = copy_run("ours-s1")
-    damaged = copy_run("<b>damaged</b>", {"model.dropout": 0.3})
+    damaged = copy_run("<b>damaged", {"model.dropout": 0.3})
     weights = damaged / "checkpoints" / "best" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4])
     earlier = earlier_step(first)

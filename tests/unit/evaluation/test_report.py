@@ -108,7 +108,7 @@ def test_the_terminal_shows_every_row_and_mark(record: dict[str, Any]) -> None:
     ours = record["rows"][0]
     assert re.search(rf"^ours +{re.escape(score_text(ours['bleu'], 2))} ", text, re.MULTILINE)
     assert re.search(r"^greedy \(baseline\) ", text, re.MULTILINE)
-    assert "<b>damaged</b>: " in text and "is damaged" in text
+    assert "<b>damaged: " in text and "is damaged" in text
     assert "another search: search.beam_size=5 (baseline 1)" in text
     assert record["scorer"]["bleu_signature"] in text
     assert "lit. BLEU" not in text  # this corpus has no such score
@@ -124,7 +124,7 @@ def test_the_page_loads_nothing(page: str) -> None:
 
 
 def test_the_page_shows_text_as_text(page: str) -> None:
-    assert "<b>damaged</b>" in Page(page).text
+    assert "<b>damaged" in Page(page).text
     assert "<b>damaged" not in page
 
 

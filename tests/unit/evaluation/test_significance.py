@@ -30,8 +30,8 @@ def references() -> list[str]:
 
 @pytest.mark.parametrize("metric", [bleu_metric, chrf_metric])
 def test_single_trainings_are_sacrebleus_paired_test_to_the_digit(metric: Any, references: list[str]) -> None:
-    shares = (0.30, 0.30, 0.25, 0.05)
-    systems = [corrupted(references, share, number) for number, share in enumerate(shares)]
+    baseline = corrupted(references, 0.3, 1)
+    systems = [baseline, corrupted(baseline, 0.02, 2), corrupted(references, 0.25, 3), corrupted(references, 0.05, 4)]
     named = [(str(number), system) for number, system in enumerate(systems)]
     signatures, expected = PairedTest(named, {"m": metric()}, [references], test_type="bs", n_samples=1000)()
     bootstrap = Bootstrap(metric(), references)

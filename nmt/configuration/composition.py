@@ -51,13 +51,17 @@ def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> l
     Raises RequestError where one of them is refused.
     """
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from omegaconf import OmegaConf
 
     with _hydra(config_dir) as always:
         parsed = parse(normalised(overrides), sweep=True)
         (combinations,) = BasicSweeper.split_arguments(parsed, max_batch_size=None)
         members = []
+        first = None
         for number, combination in enumerate(combinations):
             node = _composed([*combination, *always], number)
+            first = node if first is None else first
+            OmegaConf.copy_cache(from_config=first, to_config=node)  # one time for all in ${now:…}, as when they run
             members.append(Member(combination, _to_config(node, number)))
     return members
 

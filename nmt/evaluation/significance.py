@@ -2,8 +2,8 @@
 
 A resample draws sentences of the test set with replacement (Koehn 2004); every system is scored on the same resamples.
 For systems trained once, scores, intervals and p values are those of sacreBLEU's `PairedTest(..., test_type="bs")`:
-the same resamples, the same formulas, its own functions. (One exception: two systems with the same score get p = 1, where
-sacreBLEU's formula gives the smallest p there is.)
+the same resamples, the same formulas, its own functions. (One exception: two systems with the same score get p = 1,
+where sacreBLEU's formula gives the smallest p there is.)
 
 A system trained with n seeds has the mean of their scores, and each resample also draws n - 1 of the n trainings with
 replacement. That is the number with which the variance of the mean comes out as s²/n, that of a mean of n independent

@@ -158,6 +158,7 @@ def test_a_sweep_is_every_combination_in_order() -> None:
 
 def test_runs_of_a_sweep_that_would_share_a_directory_are_found() -> None:
     assert shared_run_directory(compose_sweep(["trainer.seed=1,2", "run.dir=x"])) == "x"
+    assert shared_run_directory(compose_sweep(["trainer.seed=1,2", 'run.dir="x${now:%f}"'])), "one time for all"
     assert shared_run_directory(compose_sweep(["trainer.seed=1,2", 'run.dir="x${trainer.seed}"'])) is None
     assert shared_run_directory(compose_sweep(["trainer.seed=1,2", 'run.dir="x${hydra:job.num}"'])) is None
 

@@ -42,8 +42,9 @@ def test_single_trainings_are_sacrebleus_paired_test_to_the_digit(metric: Any, r
         assert estimate.score == result.score
         assert estimate.half_width == pytest.approx(result.ci, rel=1e-6)  # some of it is float32 there
         assert estimate.resampled.mean() == pytest.approx(result.mean, rel=1e-6)
-    assert [p_value(estimate, estimates[0]) for estimate in estimates[1:]] == [r.p_value for r in expected[name][1:]]
-    assert p_value(estimates[3], estimates[0]) < 0.01 < p_value(estimates[1], estimates[0])
+    found = [p_value(estimate, estimates[0]) for estimate in estimates[1:]]
+    assert found == [result.p_value for result in expected[name][1:]]
+    assert len(set(found)) > 1  # not all as small as they can be
 
 
 def test_the_seed_is_ours_whatever_the_environment_says(references: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ positions, D model width, E embedding width, V vocabulary.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -127,6 +128,25 @@ class TranslationModel(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
+class ScaledEmbedding(nn.Embedding):
+    """√E · E[token] (Vaswani et al. 2017, section 3.4), for every model of the project.
+
+    An output projection wants rows of unit length, a recurrent or attention layer wants inputs of unit variance, and a
+    tied matrix is both. Without the factor an LSTM of 128 cells starts with states so small that a product of two of
+    them says nothing, and multiplicative attention is learned late or never.
+    """
+
+    def __init__(self, vocabulary: int, size: int) -> None:
+        super().__init__(vocabulary, size, padding_idx=PAD)
+        nn.init.normal_(self.weight, std=size**-0.5)
+        with torch.no_grad():
+            self.weight[PAD].zero_()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Vectors (…, E) of tokens (…)."""
+        return super().forward(tokens) * math.sqrt(self.embedding_dim)
+
+
 class Embeddings(nn.Module):
     """Source and target embeddings: one matrix where tied, and then the output projection's as well."""
 
@@ -134,13 +154,9 @@ class Embeddings(nn.Module):
         super().__init__()
         if tied and source_vocabulary != target_vocabulary:
             raise ValueError("tied embeddings need one joint vocabulary")
-        self.source = nn.Embedding(source_vocabulary, size, padding_idx=PAD)
-        self.target = self.source if tied else nn.Embedding(target_vocabulary, size, padding_idx=PAD)
+        self.source = ScaledEmbedding(source_vocabulary, size)
+        self.target = self.source if tied else ScaledEmbedding(target_vocabulary, size)
         self.tied = tied
-        for table in {self.source, self.target}:
-            nn.init.normal_(table.weight, std=size**-0.5)
-            with torch.no_grad():
-                table.weight[PAD].zero_()
 
     def projection(self, hidden_size: int, vocabulary: int) -> OutputProjection:
         """The output projection that goes with these embeddings."""

@@ -9,7 +9,6 @@ Shapes: B batch, R = B·N rows, S source positions, T target positions, D model 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -174,5 +173,5 @@ class Transformer(TranslationModel):
 
     def _embed(self, table: nn.Embedding, tokens_BT: Tensor, first_position: int) -> Tensor:
         """√D · E[token] + position (sections 3.4 and 3.5), with dropout (section 5.4)."""
-        x_BTD = table(tokens_BT) * math.sqrt(table.embedding_dim)
+        x_BTD = table(tokens_BT)
         return self.dropout(x_BTD + self.positions(first_position, tokens_BT.shape[1]).to(x_BTD.dtype))

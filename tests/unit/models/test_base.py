@@ -136,13 +136,18 @@ def test_padding_embeds_to_zero_and_learns_nothing() -> None:
     assert torch.all(embedded[0, 1:] == 0)
     embedded.sum().backward()
     assert torch.all(table.weight.grad[PAD] == 0)
-    assert torch.all(table.weight.grad[5] == 1)
+    assert torch.all(table.weight.grad[5] == 2)  # √4
 
 
 def test_first_embeddings_have_unit_length_on_average() -> None:
     torch.manual_seed(1)
     for weight in (Embeddings(500, 500, 64, tied=True).source.weight[1:], OutputProjection(64, 500, None).weight):
         assert weight.square().sum(dim=1).mean().item() == pytest.approx(1, abs=0.05)
+
+
+def test_embedded_pieces_have_unit_variance_at_first() -> None:
+    torch.manual_seed(1)
+    assert Embeddings(500, 500, 64, tied=True).source(torch.arange(1, 500)).var().item() == pytest.approx(1, abs=0.05)
 
 
 def test_the_projection_is_linear() -> None:

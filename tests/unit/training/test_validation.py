@@ -59,7 +59,13 @@ def untidy(corpus_folder: Path, tmp_path: Path) -> Path:
         "A girl hears a bird.",
         "The cat sees a horse.",
     ]
-    targets = ["Le chat voit un cheval.", "Un chat.", unicodedata.normalize("NFD", "Le chien aime l'été."), "", "Le chien."]
+    targets = [
+        "Le chat voit un cheval.",
+        "Un chat.",
+        unicodedata.normalize("NFD", "Le chien aime l'été."),
+        "",
+        "Le chien.",
+    ]
     (tmp_path / "valid.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
     (tmp_path / "valid.fr").write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
     return tmp_path

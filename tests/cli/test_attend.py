@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import nmt as library
+
 Command = Callable[..., Any]
 TEXT = "My sister likes the summer."
 
@@ -34,7 +36,11 @@ def test_a_table(nmt: Command, trained_run: Path) -> None:
         assert set(pairs[::2]) <= {*words, "</s>"}
         assert weights == sorted(weights, reverse=True)
         assert 0 < sum(weights) <= 1.02
-    assert rows[1].split()[1] == "sister"
+    [found] = library.load(trained_run).translate([TEXT], alignments=True)
+    assert found.alignment is not None
+    alignment = found.alignment.words()
+    strongest = [alignment.source_tokens[s] for s in alignment.weights_TS.argmax(axis=1)]
+    assert [row.split()[1] for row in rows] == strongest
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\u00a0\t"])

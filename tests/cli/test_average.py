@@ -21,7 +21,7 @@ def test_an_average_is_a_run_to_translate_with(nmt: Command, run_copy: Path) -> 
 def test_more_than_there_are(nmt: Command, run_copy: Path) -> None:
     outcome = nmt("average", run_copy)
     assert (outcome.status, outcome.out) == (2, "")
-    assert "has 2 checkpoints, 5 were asked for" in outcome.err
+    assert "has 4 checkpoints, 5 were asked for" in outcome.err
 
 
 def test_no_run(nmt: Command, tmp_path: Path) -> None:

@@ -179,8 +179,11 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
         plot_alignment(Alignment([], [], np.zeros((0, 0))))
     with pytest.raises(RequestError, match=r"picture\.docx"):
         plot_alignment(pieces(), tmp_path / "picture.docx")
-    with pytest.raises(RequestError, match="No such file"):
-        plot_alignment(pieces(), tmp_path / "missing" / "picture.png")
+    plot_alignment(pieces(), tmp_path / "made" / "picture.png")
+    assert (tmp_path / "made" / "picture.png").is_file()
+    with pytest.raises(RequestError, match=r"file/picture\.png|file"):
+        (tmp_path / "file").write_text("")
+        plot_alignment(pieces(), tmp_path / "file" / "picture.png")
 
 
 def test_drawing_leaves_matplotlibs_global_state_alone(tmp_path: Path) -> None:

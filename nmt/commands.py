@@ -43,7 +43,7 @@ def translate(arguments: Namespace) -> None:
         _require_writable(path)
     translator = Translator.load(arguments.run)
     search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
-    wanted = bool(arguments.alignments)
+    wanted = bool(arguments.alignments) or (arguments.json and translator.model.attends)
     written: list[str] = []
     aligned: list[str] = []
     for lines in _input_chunks(arguments):
@@ -53,12 +53,12 @@ def translate(arguments: Namespace) -> None:
                 written.append(f"{line}\n")
             else:
                 print(line, flush=False)
-            if wanted:
+            if arguments.alignments:
                 aligned.append(f"{found[0].alignment.words().pharaoh() if found[0].alignment else ''}\n")
         sys.stdout.flush()
     if arguments.output:
         write_atomically(arguments.output, "".join(written))
-    if wanted:
+    if arguments.alignments:
         write_atomically(arguments.alignments, "".join(aligned))
 
 
@@ -220,7 +220,7 @@ def attend(arguments: Namespace) -> None:
     [translation] = translator.translate([arguments.text], alignments=True)
     if translation.alignment is None:
         raise RequestError("attend: the text is blank")
-    alignment = translation.alignment.words()
+    alignment = translation.alignment.words(keep_end=True)  # so that all that was attended to is seen
     print(translation.text)
     if arguments.output:
         plot_alignment(alignment, arguments.output)

@@ -38,6 +38,7 @@ def score_sets(
     for name in names:
         if name not in corpus.test:
             raise RequestError(f"no test set {name} in {corpus.name}; there are: {', '.join(corpus.test)}")
+        report(f"translating and scoring {name}: {corpus.test[name].count()} sentences")
         entry, hypotheses = _score(translator, corpus, corpus.test[name])
         write_atomically(run / "hypotheses" / f"{name}.txt", "".join(f"{line}\n" for line in hypotheses))
         results["sets"][name] = entry

@@ -41,21 +41,21 @@ def train(config: TrainConfig) -> None:
         RequestError, WorkError: in one line, what is wrong with the request, the data or the machine.
         Interrupted: after a signal, with the state saved.
     """
+    device = choose_device(config.trainer.device)
+    corpus = prepare_corpus(config.data, say)  # before anything is made: a wrong data.dir leaves no run behind
     run = Path(config.run.dir).expanduser()
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WorkError(f"run.dir={run} cannot be made: {cause_of(error)}") from error
     with only_one(run):
-        _train(config, run)
+        _train(config, run, corpus, device)
 
 
-def _train(config: TrainConfig, run: Path) -> None:
+def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device) -> None:
     keep_config(config, run)
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
-    device = choose_device(config.trainer.device)
-    corpus = prepare_corpus(config.data, say)
     facts: dict[str, Any] = {"data": corpus_identity(corpus), "versions": versions()}
     store = RunStore(run, facts, config.trainer.keep_last)
     checkpoint = store.latest(say)

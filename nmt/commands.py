@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import queue
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from nmt.config import SearchConfig
-from nmt.data.corpus import decoded_line, prepare_corpus, read_lines
+from nmt.data.corpus import MAX_LINE_BYTES, decoded_line, prepare_corpus, read_lines
 from nmt.decoding.translator import Translation, Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import plot_alignment
@@ -24,7 +25,7 @@ from nmt.evaluation.lengths import LIMITS
 from nmt.evaluation.metrics import score_files
 from nmt.evaluation.report import JSON_FILE, PAGE_FILE, as_record, as_text, check_folder, write_report
 from nmt.evaluation.scoring import score_sets
-from nmt.files import write_atomically
+from nmt.files import cause_of, write_atomically
 from nmt.training.average import average_checkpoints
 from nmt.training.session import say
 
@@ -37,7 +38,7 @@ LINES_AT_ONCE = 2_000
 
 def translate(arguments: Namespace) -> None:
     """`nmt translate`: one line of output for each line of input, as lines arrive."""
-    if arguments.alignments and arguments.alignments == arguments.output:
+    if arguments.alignments and arguments.output and _same_file(arguments.alignments, arguments.output):
         raise RequestError("translate: --output and --alignments name the same file")
     for path in filter(None, (arguments.output, arguments.alignments)):
         _require_writable(path)
@@ -46,8 +47,11 @@ def translate(arguments: Namespace) -> None:
     wanted = bool(arguments.alignments) or (arguments.json and translator.model.attends)
     written: list[str] = []
     aligned: list[str] = []
+    done = 0
     for lines in _input_chunks(arguments):
-        for found in translator.n_best(lines, search, wanted):
+        translations = translator.n_best(lines, search, wanted, first_number=done)
+        done += len(lines)
+        for found in translations:
             line = _as_json(found) if arguments.json else "\t".join(t.text.replace("\t", " ") for t in found)
             if arguments.output:
                 written.append(f"{line}\n")
@@ -60,6 +64,10 @@ def translate(arguments: Namespace) -> None:
         write_atomically(arguments.output, "".join(written))
     if arguments.alignments:
         write_atomically(arguments.alignments, "".join(aligned))
+
+
+def _same_file(left: Path, right: Path) -> bool:
+    return os.path.realpath(left) == os.path.realpath(right)
 
 
 def _require_writable(path: Path) -> None:
@@ -116,40 +124,72 @@ def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _arriving_chunks() -> Iterator[list[str]]:
-    """What stdin holds whenever the last lines are done: everything of a file, one line of a person who types."""
-    arrived: queue.Queue[bytes | None] = queue.Queue(maxsize=2 * LINES_AT_ONCE)
+    """What stdin holds whenever the last lines are done: everything of a file, one line of a person who types.
 
-    def read() -> None:
-        while line := sys.stdin.buffer.readline():
-            arrived.put(line)
-        arrived.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
+    Raises RequestError for a closed stdin, and for a line that is not text, after the lines before it were answered.
+    """
+    if sys.stdin is None:
+        raise RequestError("translate: stdin is closed; give --text or --input")
+    arrived: queue.Queue[bytes | RequestError | None] = queue.Queue(maxsize=2 * LINES_AT_ONCE)
+    threading.Thread(target=_read_lines_of_stdin, args=(arrived,), daemon=True).start()
     number = 0
-    open_end = True
-    while open_end:
-        raw = [arrived.get()]
-        while len(raw) < LINES_AT_ONCE:
+    ended = False
+    while not ended:
+        items = [arrived.get()]
+        while len(items) < LINES_AT_ONCE:
             try:
-                raw.append(arrived.get_nowait())
+                items.append(arrived.get_nowait())
             except queue.Empty:
                 break
         chunk: list[str] = []
         failure: RequestError | None = None
-        for line in raw:
-            if line is None:
-                open_end = False
-                break
-            number += 1
-            try:
-                chunk.append(decoded_line("stdin", number, line))
-            except RequestError as error:
-                failure = error
+        for item in items:
+            ended = not isinstance(item, bytes)
+            if isinstance(item, RequestError):
+                failure = item
+            elif item is not None:
+                number += 1
+                try:
+                    chunk.append(decoded_line("stdin", number, item))
+                except RequestError as error:
+                    failure = error
+            if ended or failure:
                 break
         if chunk:
             yield chunk
-        if failure is not None:  # the lines before it have been answered
+        if failure is not None:
             raise failure
+
+
+def _read_lines_of_stdin(arrived: queue.Queue[bytes | RequestError | None]) -> None:
+    """Puts the lines of stdin, then None, or what is wrong with it.
+
+    Reads the descriptor itself: a thread that waits inside a buffered reader would make Python abort at exit.
+    """
+    try:
+        read: Callable[[int], bytes] = functools.partial(os.read, sys.stdin.fileno())
+    except (OSError, ValueError):  # no descriptor behind it
+        read = sys.stdin.buffer.read
+    begun = bytearray()
+    number = 0
+    try:
+        while block := read(1 << 16):
+            *lines, rest = block.split(b"\n")
+            for line in lines:
+                arrived.put(bytes(begun + line))
+                begun.clear()
+                number += 1
+            begun += rest
+            if len(begun) > MAX_LINE_BYTES:
+                arrived.put(
+                    RequestError(f"stdin line {number + 1}: longer than {MAX_LINE_BYTES} bytes; not a text file?")
+                )
+                return
+        if begun:
+            arrived.put(bytes(begun))
+        arrived.put(None)
+    except OSError as error:
+        arrived.put(RequestError(f"stdin cannot be read: {cause_of(error)}"))
 
 
 # score -----------------------------------------------------------------------------------------------------------

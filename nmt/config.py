@@ -265,7 +265,7 @@ class TrainerConfig:
         "auto is bfloat16 on a GPU that computes with it, float32 elsewhere",
         choices=("auto", "float32", "bfloat16"),
     )
-    threads: int | None = key(None, "CPU threads; null: PyTorch's choice", at_least=1)
+    threads: int | None = key(None, "CPU threads; null: PyTorch's choice", at_least=1, at_most=1024)
     clip_norm: float | None = key(1.0, "greatest gradient norm; null: no clipping", above=0)
     ema_decay: float = key(
         0.999, "decay of the moving average of the weights that is validated and saved; 0: none", at_least=0, below=1
@@ -282,7 +282,7 @@ class ValidationConfig:
 
     every: int = key(500, "steps between validations", at_least=1)
     sentences: int | None = key(None, "validate on the first sentences only; null: all", at_least=1)
-    beam_size: int = key(1, "hypotheses kept; 1 is greedy search", at_least=1)
+    beam_size: int = key(1, "hypotheses kept; 1 is greedy search", at_least=1, at_most=1000)
     samples: int = key(3, "translations logged at each validation", at_least=0)
 
 
@@ -290,7 +290,7 @@ class ValidationConfig:
 class SearchConfig:
     """How the test sets are translated, and the defaults of `nmt translate`."""
 
-    beam_size: int = key(5, "hypotheses kept; 1 is greedy search", at_least=1)
+    beam_size: int = key(5, "hypotheses kept; 1 is greedy search", at_least=1, at_most=1000)
     n_best: int = key(1, "hypotheses returned; at most beam_size", at_least=1)
     length_penalty: str = key(
         "average",

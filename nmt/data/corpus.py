@@ -96,8 +96,10 @@ def _open(path: Path | str) -> BinaryIO:
     file = open(path, "rb")  # noqa: SIM115 (the caller closes it)
     if file.peek(2)[:2] != _GZIP_MAGIC:
         return file
-    file.close()
-    return cast(BinaryIO, gzip.open(path, "rb"))
+    # The same open file, not the path again: a pipe gives its bytes once.
+    unpacked = gzip.GzipFile(fileobj=file, mode="rb")
+    unpacked.myfileobj = file  # type: ignore[assignment]  # closed with it
+    return cast(BinaryIO, unpacked)
 
 
 def _decoded(path: Path | str, number: int, line: bytes) -> str:

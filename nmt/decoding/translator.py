@@ -106,9 +106,17 @@ class Translator:
         return [found[0] for found in self.n_best(texts, settings, alignments)]
 
     def n_best(
-        self, texts: Sequence[str], search: SearchConfig | None = None, alignments: bool = False
+        self,
+        texts: Sequence[str],
+        search: SearchConfig | None = None,
+        alignments: bool = False,
+        first_number: int = 0,
     ) -> list[list[Translation]]:
         """The `search.n_best` best translations of each text, the best first; a blank line has one, blank.
+
+        Args:
+            first_number: of the first text among all that are being translated; a sampled translation's seed is made
+                of its text's number.
 
         Raises:
             RequestError: n_best above beam_size, or a model without attention asked for alignments.
@@ -124,7 +132,7 @@ class Translator:
         asked = [i for i, text in enumerate(clean) if not is_blank(text)]
         sources = self.tokenizer.encode_source([clean[i] for i in asked])
         results: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in clean]
-        for places, hypotheses in self.search_ids(sources, settings, numbers=asked):
+        for places, hypotheses in self.search_ids(sources, settings, numbers=[first_number + i for i in asked]):
             weights = self._attention(places, sources, hypotheses) if alignments else None
             for n, (place, found) in enumerate(zip(places, hypotheses, strict=True)):
                 results[asked[place]] = [

@@ -34,7 +34,10 @@ def score_sets(
         the contents of results.json.
     """
     results = read_results(run)
-    results.setdefault("sets", {})
+    facts = json.loads(json.dumps(provenance(translator)))
+    # Scores of other weights or another search must not pass for these: they are dropped, not kept beside.
+    kept = results.get("sets", {}) if results.get("provenance") == facts else {}
+    results = {"sets": dict(kept), "provenance": facts}
     for name in names:
         if name not in corpus.test:
             raise RequestError(f"no test set {name} in {corpus.name}; there are: {', '.join(corpus.test)}")
@@ -44,7 +47,6 @@ def score_sets(
         results["sets"][name] = entry
         for warning in entry.pop("warnings"):
             report(f"{name}: {warning}")
-    results["provenance"] = provenance(translator)
     write_atomically(run / RESULTS_FILE, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     return results
 
@@ -109,5 +111,7 @@ def read_results(run: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise WorkError(f"{path} cannot be read: {error}") from error
+        raise WorkError(f"{path} cannot be read: {error}; remove it to score again") from error
+    if not isinstance(results, dict) or not isinstance(results.get("sets", {}), dict):
+        raise WorkError(f"{path} cannot be read: not what nmt writes; remove it to score again")
     return results

@@ -63,6 +63,8 @@ class Checkpoint:
         try:
             meta = json.loads(path.read_bytes())
         except FileNotFoundError:
+            if _NAME.fullmatch(directory.name):  # it was one
+                raise WorkError(f"{path} is missing: the checkpoint is damaged") from None
             raise RequestError(f"{directory} is no checkpoint: it has no {META}") from None
         except (OSError, ValueError) as error:
             raise WorkError(f"{path} is damaged: {error}") from error
@@ -168,6 +170,8 @@ def point(checkpoints: Path, name: str, target: str) -> None:
     try:
         temporary.unlink(missing_ok=True)
         os.symlink(target, temporary)
+        if link.is_dir() and not link.is_symlink():  # a copy that followed the link
+            shutil.rmtree(link)
         os.replace(temporary, link)
     except OSError as error:
         raise WorkError(f"cannot write {link}: {cause_of(error)}") from error

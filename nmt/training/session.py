@@ -53,7 +53,7 @@ def train(config: TrainConfig) -> None:
 
 
 def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device) -> None:
-    keep_config(config, run)
+    require_same_config(config, run)
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     facts: dict[str, Any] = {"data": corpus_identity(corpus), "versions": versions()}
@@ -70,6 +70,7 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device)
         load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
     say(f"{config.model.name}: {facts['parameters']:,} parameters, on {device.type}, seed {config.trainer.seed}")
     validator = Validator(corpus, tokenizer, config, say)
+    save_config(config, run / CONFIG_FILE)  # not before all that may be refused: what is there must stay usable
     resumed, validated = (checkpoint.step, checkpoint.meta["validated_step"]) if checkpoint else (0, 0)
     with Monitor(run, resumed, validated_step=validated) as monitor:
         monitor.configuration((run / CONFIG_FILE).read_text(encoding="utf-8"))
@@ -95,16 +96,21 @@ def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:
     monitor.results(results, dataclasses.asdict(translator.config), translator.checkpoint.step)
 
 
-def keep_config(config: TrainConfig, run: Path) -> None:
-    """Writes the config into the run directory, unless that holds checkpoints of another one, which is refused.
+def require_same_config(config: TrainConfig, run: Path) -> None:
+    """Raises RequestError where the run directory holds checkpoints of another config.
 
     Budgets, logging and device may differ from those of the run that is continued: they do not change what is trained.
+    The one exception is a schedule that ends with trainer.max_steps.
     """
     kept = run / CONFIG_FILE
-    if kept.exists() and step_directories(run / "checkpoints"):
-        for path in differences(load_config(kept), config):
-            raise RequestError(f"run.dir={run} holds a run with another {path}; give that value, or another run.dir")
-    save_config(config, kept)
+    if not (kept.exists() and step_directories(run / "checkpoints")):
+        return
+    before = load_config(kept)
+    differing = differences(before, config)
+    if config.schedule.name in ("linear", "cosine") and config.schedule.total is None:
+        differing += ["trainer.max_steps"] * (before.trainer.max_steps != config.trainer.max_steps)
+    for path in differing:
+        raise RequestError(f"run.dir={run} holds a run with another {path}; give that value, or another run.dir")
 
 
 @contextlib.contextmanager
@@ -182,8 +188,12 @@ def require_same_data(checkpoint: Checkpoint, data: dict[str, str], run: Path) -
 
 def corpus_identity(corpus: Corpus) -> dict[str, str]:
     """SHA-256 of every file of the training and validation splits."""
-    files = [*corpus.train, *corpus.valid]
-    return {path.name: sha256_of(path) for pair in files for path in (pair.source, pair.target)}
+    return {
+        f"{split}[{i}] {path.name}": sha256_of(path)
+        for split, texts in (("train", corpus.train), ("valid", corpus.valid))
+        for i, pair in enumerate(texts)
+        for path in (pair.source, pair.target)
+    }
 
 
 def say(text: str) -> None:

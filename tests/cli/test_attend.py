@@ -38,7 +38,7 @@ def test_a_table(nmt: Command, trained_run: Path) -> None:
         assert 0 < sum(weights) <= 1.02
     [found] = library.load(trained_run).translate([TEXT], alignments=True)
     assert found.alignment is not None
-    alignment = found.alignment.words()
+    alignment = found.alignment.words(keep_end=True)
     strongest = [alignment.source_tokens[s] for s in alignment.weights_TS.argmax(axis=1)]
     assert [row.split()[1] for row in rows] == strongest
 

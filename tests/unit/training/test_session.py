@@ -61,7 +61,7 @@ def test_a_run_directory(trained_run: Path, corpus_folder: Path) -> None:
         assert Tokenizer.load(directory).identity == Tokenizer.load(trained_run).identity
         meta = Checkpoint.open(directory).meta
         assert meta["data"] == {
-            f"{split}.{side}": sha256_of(corpus_folder / f"{split}.{side}")
+            f"{split}[0] {split}.{side}": sha256_of(corpus_folder / f"{split}.{side}")
             for split in ("train", "valid")
             for side in ("en", "fr")
         }
@@ -176,7 +176,7 @@ def test_other_data_under_the_same_name_is_refused(
     train(configure())
     other = Path(shutil.copytree(corpus_folder, tmp_path / "other"))
     (other / name).write_text((other / name).read_text(encoding="utf-8").replace("a", "o", 1), encoding="utf-8")
-    with pytest.raises(RequestError, match=f"holds a run on other data: {name} has changed"):
+    with pytest.raises(RequestError, match=rf"holds a run on other data: \w+\[0\] {name} has changed"):
         train(configure("trainer.max_steps=5", f"data.dir={other}"))
     assert step_of(tmp_path / "run") == 3
 

@@ -123,7 +123,9 @@ class StackedRecurrence(nn.Module):
             recurrent_reset, recurrent_update, recurrent_candidate = recurrent_RG.chunk(3, dim=-1)
             reset_RH = (reset_RH + recurrent_reset).sigmoid()
             proposal_RH = (candidate_RH + reset_RH * recurrent_candidate).tanh()
-            return (torch.lerp(proposal_RH, hidden_RH, (update_RH + recurrent_update).sigmoid()),)
+            update_RH = (update_RH + recurrent_update).sigmoid()
+            # Not torch.lerp, which wants one type: under autocast the state is wider than what a product gave.
+            return (proposal_RH + update_RH * (hidden_RH - proposal_RH),)
         gates_RG = torch.addmm(gates_RG, hidden_RH, weight.recurrent_GH.t())
         return (gates_RG.tanh(),) if self.cell == "rnn" else lstm_cell(gates_RG, state[1])
 

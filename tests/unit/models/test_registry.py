@@ -11,7 +11,10 @@ from tiny import FAMILIES, tiny_model
 from nmt.config import ModelConfig
 from nmt.configuration import compose
 from nmt.models.base import TranslationModel
-from nmt.models.recurrent import Bahdanau, LstmSequenceToSequence, Luong
+from nmt.models.decoder_only import DecoderOnly
+from nmt.models.intra_attention import IntraAttention
+from nmt.models.luong import Luong
+from nmt.models.recurrent import Bahdanau, Cho, LstmSequenceToSequence
 from nmt.models.registry import build_model
 from nmt.models.transformer import Transformer
 
@@ -49,18 +52,28 @@ def test_published_transformers_have_the_published_sizes(name: str, width: int, 
 @pytest.mark.case
 @pytest.mark.parametrize(
     ("name", "family"),
-    [("lstm", LstmSequenceToSequence), ("bahdanau", Bahdanau), ("luong", Luong), ("transformer", Transformer)],
+    [
+        ("lstm", LstmSequenceToSequence),
+        ("cho", Cho),
+        ("bahdanau", Bahdanau),
+        ("luong", Luong),
+        ("intra_attention", IntraAttention),
+        ("transformer", Transformer),
+        ("transformer_modern", Transformer),
+        ("decoder_only", DecoderOnly),
+    ],
 )
 def test_a_preset_is_the_model_that_it_names(name: str, family: type[TranslationModel]) -> None:
     model = preset(name, 4_000)
     assert type(model) is family
-    assert model.attends == (name != "lstm")
+    assert model.attends == (name not in ("lstm", "cho"))
 
 
 def test_small_presets_are_about_equally_large() -> None:
     """At one vocabulary, so that comparing the families is fair."""
-    counts = [preset(name, 4_000).parameter_count() for name in ("lstm", "bahdanau", "luong", "transformer")]
-    assert max(counts) < 1.5 * min(counts), counts
+    names = ("lstm", "cho", "bahdanau", "luong", "intra_attention", "transformer", "transformer_modern", "decoder_only")
+    counts = {name: preset(name, 4_000).parameter_count() for name in names}
+    assert max(counts.values()) < 1.5 * min(counts.values()), counts
 
 
 def test_the_tiny_transformer_is_the_small_one_with_narrower_layers() -> None:
@@ -71,13 +84,13 @@ def test_the_tiny_transformer_is_the_small_one_with_narrower_layers() -> None:
     assert (tiny.width, tiny.feed_forward_size) == (128, 256)  # as in the literature on Multi30k
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [name for name in FAMILIES if not name.startswith("decoder_only")])
 def test_tying_saves_two_matrices(name: str) -> None:
     size = 8 if not name.startswith("transformer") else 12
     changes: dict[str, object] = {"source_vocabulary": 11}
     if not name.startswith("transformer"):
         changes["embedding_size"] = size
-    if name == "bahdanau":
+    if name in ("bahdanau", "cho"):
         changes["readout_size"] = size
     tied = tiny_model(name, tie_embeddings=True, **changes)
     untied = tiny_model(name, tie_embeddings=False, **changes)

@@ -33,7 +33,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["model.heads=4"], "model.heads: this run has no such key; it belongs to model=transformer"),
     (["data.test.foo=1"], "data.test.foo: this run has no such key; it belongs to data=files, data=hub"),
     (["hydra.job.nam=x"], "hydra.job.nam: no such key; did you mean hydra.job.name?"),
-    (["model=bahdanua"], "model=bahdanua: no such preset; did you mean model=bahdanau? There are: bahdanau, lstm"),
+    (["model=bahdanua"], "model=bahdanua: no such preset; did you mean model=bahdanau? There are: bahdanau, cho"),
     (["model=base_lstm"], "no such preset"),
     (["experiment=overfitt"], "did you mean experiment=overfit?"),
     (["+experiment=nothing"], "experiment=nothing: no such preset"),

@@ -181,8 +181,8 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
         plot_alignment(pieces(), tmp_path / "picture.docx")
     plot_alignment(pieces(), tmp_path / "made" / "picture.png")
     assert (tmp_path / "made" / "picture.png").is_file()
+    (tmp_path / "file").write_text("")
     with pytest.raises(RequestError, match=r"file/picture\.png|file"):
-        (tmp_path / "file").write_text("")
         plot_alignment(pieces(), tmp_path / "file" / "picture.png")
 
 

@@ -15,6 +15,7 @@ from nmt.data.corpus import Corpus, PairFiles, Report
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.metrics import corpus_scores
+from nmt.evaluation.reuse import KEY, translation_key
 from nmt.files import write_atomically
 
 RESULTS_FILE = "results.json"
@@ -69,6 +70,7 @@ def _score(translator: Translator, corpus: Corpus, files: PairFiles) -> tuple[di
         "empty": scores.statistics.empty,
         "repeated": scores.statistics.repeated,
         "warnings": scores.statistics.warnings,
+        KEY: translation_key(translator, sources),
     }
     return entry, hypotheses
 

@@ -78,7 +78,7 @@ class BahdanauConfig(ModelConfig):
 
 @dataclass
 class LuongConfig(ModelConfig):
-    """Luong et al. 2015: stacked LSTMs, multiplicative global attention, attentional vector, input feeding."""
+    """Luong et al. 2015: stacked LSTMs, global or local attention by any score, attentional vector, input feeding."""
 
     embedding_size: int = key(256, "width of an embedding", at_least=1)
     hidden_size: int = key(256, "width of a layer's state", at_least=1)

@@ -36,7 +36,11 @@ def key(
 class ModelConfig:
     """What every model family has."""
 
-    family: str = key("???", "which model this is", choices=("lstm", "bahdanau", "luong", "transformer"))
+    family: str = key(
+        "???",
+        "which model this is",
+        choices=("lstm", "cho", "bahdanau", "luong", "intra_attention", "transformer", "decoder_only"),
+    )
     name: str = key("???", "name of the preset, used in the names of run directories")
     dropout: float = key(0.2, "share of activations set to zero in training", at_least=0, below=1)
     tie_embeddings: bool = key(True, "source, target and output embeddings are one matrix (needs a joint tokenizer)")
@@ -46,10 +50,20 @@ class ModelConfig:
 class LstmConfig(ModelConfig):
     """Sutskever et al. 2014: a deep LSTM reads the sentence into its final states, another one writes from them."""
 
+    cell: str = key("lstm", "recurrent unit; a plain rnn shows the vanishing gradient", choices=("lstm", "gru", "rnn"))
     embedding_size: int = key(256, "width of an embedding", at_least=1)
     hidden_size: int = key(256, "width of a layer's state", at_least=1)
     layers: int = key(2, "layers of encoder and of decoder", at_least=1)
     reverse_source: bool = key(True, "the encoder reads the source from its last word to its first")
+
+
+@dataclass
+class ChoConfig(ModelConfig):
+    """Cho et al. 2014: a gated unit reads the sentence into one vector, which enters every step and maxout readout."""
+
+    embedding_size: int = key(256, "width of an embedding", at_least=1)
+    hidden_size: int = key(256, "width of encoder and decoder state", at_least=1)
+    readout_size: int = key(256, "width of the maxout readout, after the maximum over pairs", at_least=1)
 
 
 @dataclass
@@ -64,27 +78,76 @@ class BahdanauConfig(ModelConfig):
 
 @dataclass
 class LuongConfig(ModelConfig):
-    """Luong et al. 2015: stacked LSTMs, multiplicative global attention, attentional vector, input feeding."""
+    """Luong et al. 2015: stacked LSTMs, global or local attention by any score, attentional vector, input feeding."""
 
     embedding_size: int = key(256, "width of an embedding", at_least=1)
     hidden_size: int = key(256, "width of a layer's state", at_least=1)
     layers: int = key(2, "layers of encoder and of decoder", at_least=1)
     reverse_source: bool = key(False, "the encoder reads the source from its last word to its first")
-    score: str = key("general", "how a decoder state and a source state are compared", choices=("dot", "general"))
+    cell: str = key("lstm", "recurrent unit", choices=("lstm", "gru", "rnn"))
+    score: str = key(
+        "general",
+        "how a decoder state and a source state are compared; location looks at the position alone",
+        choices=("dot", "general", "concat", "location"),
+    )
+    location_positions: int = key(256, "score=location: source positions that have a score", at_least=1)
+    window: str = key(
+        "global",
+        "source positions that are seen: all, those around the target position, or those around a predicted one",
+        choices=("global", "local_m", "local_p"),
+    )
+    window_size: int = key(10, "window=local_m, local_p: positions to either side of the centre", at_least=1)
     input_feeding: bool = key(True, "the attentional vector of one step enters the next step's input")
 
 
 @dataclass
-class TransformerConfig(ModelConfig):
-    """Vaswani et al. 2017."""
+class IntraAttentionConfig(ModelConfig):
+    """Cheng et al. 2016: LSTMs whose memory is a tape of all past states, attended to in every step; deep fusion."""
+
+    embedding_size: int = key(256, "width of an embedding", at_least=1)
+    hidden_size: int = key(256, "width of a state", at_least=1)
+    attention_size: int = key(256, "width of the additive scores' hidden layers", at_least=1)
+
+
+@dataclass
+class BlockConfig(ModelConfig):
+    """What the layers of every Transformer are made of."""
 
     width: int = key(128, "width of the residual stream (d_model)", at_least=1)
     feed_forward_size: int = key(256, "width of the feed-forward layers (d_ff)", at_least=1)
     heads: int = key(4, "attention heads; divides width", at_least=1)
+    kv_heads: int | None = key(
+        None,
+        "heads of keys and values, each shared by a group of query heads; 1: multi-query; null: as many as heads",
+        at_least=1,
+    )
+    norm: str = key("post", "norm after the residual addition, as published, or before", choices=("post", "pre"))
+    normalization: str = key("layer", "LayerNorm, or RMSNorm, which does not centre", choices=("layer", "rms"))
+    activation: str = key("relu", "of the feed-forward layers; swiglu is gated", choices=("relu", "gelu", "swiglu"))
+    positions: str = key("sinusoidal", "how order is told", choices=("sinusoidal", "learned", "rotary", "none"))
+    max_positions: int = key(
+        1_024, "positions=learned: size of the table; later positions share its last entry", at_least=1
+    )
+    attention_dropout: float = key(0.0, "share of attention weights set to zero in training", at_least=0, below=1)
+
+
+@dataclass
+class TransformerConfig(BlockConfig):
+    """Vaswani et al. 2017."""
+
     encoder_layers: int = key(4, "encoder layers", at_least=1)
     decoder_layers: int = key(4, "decoder layers", at_least=1)
-    norm: str = key("post", "layer norm after the residual addition, as published, or before", choices=("post", "pre"))
-    attention_dropout: float = key(0.0, "share of attention weights set to zero in training", at_least=0, below=1)
+    alignment_layer: int = key(-1, "decoder layer whose attention is shown; -1 is the last")
+    alignment_head: int | None = key(None, "head whose attention is shown; null: their mean", at_least=0)
+
+
+@dataclass
+class DecoderOnlyConfig(BlockConfig):
+    """One sequence over one vocabulary: source, the marker that asks for French, target."""
+
+    layers: int = key(6, "layers", at_least=1)
+    alignment_layer: int = key(-1, "layer whose attention is shown; -1 is the last")
+    alignment_head: int | None = key(None, "head whose attention is shown; null: their mean", at_least=0)
 
 
 # Data ------------------------------------------------------------------------------------------------------------

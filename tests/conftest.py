@@ -83,6 +83,7 @@ SPLITS = {"train": (0, 240), "valid": (240, 260), "test": (260, 284)}
 
 TINY_MODELS = {
     "lstm": ["model.embedding_size=32", "model.hidden_size=32", "model.layers=2"],
+    "cho": ["model.embedding_size=32", "model.hidden_size=32", "model.readout_size=32"],
     "bahdanau": [
         "model.embedding_size=32",
         "model.hidden_size=32",
@@ -90,6 +91,7 @@ TINY_MODELS = {
         "model.readout_size=32",
     ],
     "luong": ["model.embedding_size=32", "model.hidden_size=32", "model.layers=2"],
+    "intra_attention": ["model.embedding_size=32", "model.hidden_size=32", "model.attention_size=32"],
     "transformer": [
         "model.width=32",
         "model.feed_forward_size=64",
@@ -97,6 +99,7 @@ TINY_MODELS = {
         "model.encoder_layers=2",
         "model.decoder_layers=2",
     ],
+    "decoder_only": ["model.width=32", "model.feed_forward_size=64", "model.heads=2", "model.layers=2"],
 }
 
 

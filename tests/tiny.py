@@ -14,7 +14,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmt.config import BahdanauConfig, LstmConfig, LuongConfig, ModelConfig, TransformerConfig
+from nmt.config import (
+    BahdanauConfig,
+    ChoConfig,
+    DecoderOnlyConfig,
+    IntraAttentionConfig,
+    LstmConfig,
+    LuongConfig,
+    ModelConfig,
+    TransformerConfig,
+)
 from nmt.data.tokenizer import EOS, PAD
 from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
@@ -22,40 +31,77 @@ from nmt.models.registry import build_model
 SOURCE_VOCABULARY, TARGET_VOCABULARY = 13, 11
 
 
-def _configs() -> dict[str, ModelConfig]:
-    untied = {"dropout": 0.0, "tie_embeddings": False}
+UNTIED: dict[str, object] = {"dropout": 0.0, "tie_embeddings": False}
+SCORES = ("dot", "general", "concat", "location")
+WINDOWS = ("global", "local_m", "local_p")
+BLOCKS: dict[str, dict[str, object]] = {
+    "post": {},
+    "pre": {"norm": "pre"},
+    "rotary": {"norm": "pre", "normalization": "rms", "activation": "swiglu", "positions": "rotary", "kv_heads": 1},
+    "grouped": {"width": 16, "heads": 4, "kv_heads": 2, "activation": "gelu", "positions": "learned"},
+    "orderless": {"normalization": "rms", "positions": "none", "kv_heads": 3},
+    "one_head": {"norm": "pre", "alignment_layer": 0, "alignment_head": 1},
+}
+"""What the layers of a Transformer may be made of: together, every choice of every option."""
+
+
+def _recurrent() -> dict[str, ModelConfig]:
+    sizes = {"embedding_size": 6, "hidden_size": 8, **UNTIED}
     configs: dict[str, ModelConfig] = {
-        "bahdanau": BahdanauConfig(
-            "bahdanau", "tiny", embedding_size=6, hidden_size=8, attention_size=7, readout_size=5, **untied
-        )
+        "bahdanau": BahdanauConfig("bahdanau", "tiny", attention_size=7, readout_size=5, **sizes),
+        "cho": ChoConfig("cho", "tiny", readout_size=5, **sizes),
+        "intra_attention": IntraAttentionConfig("intra_attention", "tiny", attention_size=7, **sizes),
     }
-    for reverse in (False, True):
-        name = "reversed" if reverse else "in_order"
-        recurrent = {"embedding_size": 6, "hidden_size": 8, "layers": 2, "reverse_source": reverse, **untied}
-        configs[f"lstm-{name}"] = LstmConfig("lstm", "tiny", **recurrent)
-        for score, feeding in itertools.product(("dot", "general"), (False, True)):
-            configs[f"luong-{score}-{'fed' if feeding else 'unfed'}-{name}"] = LuongConfig(
-                "luong", "tiny", score=score, input_feeding=feeding, **recurrent
-            )
-    for norm in ("post", "pre"):
-        configs[f"transformer-{norm}"] = TransformerConfig(
-            "transformer",
-            "tiny",
-            width=12,
-            feed_forward_size=10,
-            heads=3,
-            encoder_layers=2,
-            decoder_layers=2,
-            norm=norm,
-            **untied,
-        )
+    for cell in ("lstm", "gru", "rnn"):
+        for reverse in (False, True) if cell == "lstm" else (True,):
+            name = f"{cell}-{'reversed' if reverse else 'in_order'}"
+            configs[name] = LstmConfig("lstm", "tiny", cell=cell, layers=2, reverse_source=reverse, **sizes)
     return configs
 
 
-CONFIGS = _configs()
+def _luong() -> dict[str, ModelConfig]:
+    """Scores × windows × feeding; the two directions and the three cells with a global window."""
+    sizes = {"embedding_size": 6, "hidden_size": 8, "layers": 2, "location_positions": 5, "window_size": 2, **UNTIED}
+    configs: dict[str, ModelConfig] = {}
+    for score, window, feeding in itertools.product(SCORES, WINDOWS, (False, True)):
+        kind = f"{score}-{'fed' if feeding else 'unfed'}"
+        options = {"score": score, "window": window, "input_feeding": feeding, **sizes}
+        if window != "global":
+            configs[f"luong-{kind}-{window}"] = LuongConfig("luong", "tiny", **options)
+            continue
+        configs[f"luong-{kind}-in_order"] = LuongConfig("luong", "tiny", **options)
+        if score == "dot" or kind == "general-fed":
+            configs[f"luong-{kind}-reversed"] = LuongConfig("luong", "tiny", reverse_source=True, **options)
+        if score == "general":
+            cell = "gru" if feeding else "rnn"
+            configs[f"luong-{kind}-{cell}"] = LuongConfig("luong", "tiny", cell=cell, **options)
+    return configs
+
+
+def _transformers() -> dict[str, ModelConfig]:
+    sizes = {"width": 12, "feed_forward_size": 10, "heads": 3}
+    configs: dict[str, ModelConfig] = {}
+    for name, options in BLOCKS.items():
+        block = {**sizes, **options}
+        configs[f"transformer-{name}"] = TransformerConfig(
+            "transformer", "tiny", encoder_layers=2, decoder_layers=2, **block, **UNTIED
+        )
+        configs[f"decoder_only-{name}"] = DecoderOnlyConfig("decoder_only", "tiny", layers=2, dropout=0.0, **block)
+    return configs
+
+
+CONFIGS = {**_recurrent(), **_luong(), **_transformers()}
 MODELS = sorted(CONFIGS)
-ATTENDING = [name for name in MODELS if not name.startswith("lstm")]
-FAMILIES = ["bahdanau", "lstm-reversed", "luong-general-fed-in_order", "transformer-post"]
+ATTENDING = [name for name in MODELS if CONFIGS[name].family not in ("lstm", "cho")]
+FAMILIES = [
+    "bahdanau",
+    "cho",
+    "decoder_only-post",
+    "intra_attention",
+    "lstm-reversed",
+    "luong-general-fed-in_order",
+    "transformer-post",
+]
 
 
 def tiny_model(
@@ -67,11 +113,16 @@ def tiny_model(
     target_vocabulary: int = TARGET_VOCABULARY,
     **changes: object,
 ) -> TranslationModel:
-    """The model of that name in evaluation mode. Every weight, biases and norms included, is from N(0, scale²)."""
+    """The model of that name in evaluation mode. Every weight, biases and norms included, is from N(0, scale²).
+
+    Where the two vocabularies must be one, both have the size of the larger.
+    """
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         config = dataclasses.replace(CONFIGS[name], **changes)
+        if config.family == "decoder_only":
+            source_vocabulary = target_vocabulary = max(source_vocabulary, target_vocabulary)
         model = build_model(config, source_vocabulary, target_vocabulary)
     finally:
         torch.set_default_dtype(before)

@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nmt.config import BahdanauConfig, FilesData, GrammarData, ModelConfig, TrainConfig, TransformerConfig
+from nmt.config import (
+    BahdanauConfig,
+    BlockConfig,
+    ChoConfig,
+    DecoderOnlyConfig,
+    FilesData,
+    GrammarData,
+    ModelConfig,
+    TrainConfig,
+    TransformerConfig,
+)
 from nmt.configuration.schema import DATA, MODELS, Key, fields_of
 from nmt.errors import RequestError
 
@@ -82,18 +92,37 @@ def _check_model(config: TrainConfig) -> None:
             f"model.{size}={getattr(model, size)}: must be equal to model.{output}={getattr(model, output)}, which the "
             "output projection reads, since model.tie_embeddings=true"
         )
-    if isinstance(model, TransformerConfig):
-        if model.width % model.heads:
-            raise refuse("model.heads", model.heads, f"a divisor of model.width={model.width}")
-        if model.width % 2:
-            raise refuse("model.width", model.width, "even, since positions are pairs of a sine and a cosine")
+    if isinstance(model, BlockConfig):
+        _check_blocks(model, config.tokenizer.joint)
+
+
+def _check_blocks(model: BlockConfig, joint: bool) -> None:
+    if model.width % model.heads:
+        raise refuse("model.heads", model.heads, f"a divisor of model.width={model.width}")
+    if model.width % 2:
+        raise refuse("model.width", model.width, "even, since positions are pairs of a sine and a cosine")
+    if model.kv_heads is not None and model.heads % model.kv_heads:
+        raise refuse("model.kv_heads", model.kv_heads, f"a divisor of model.heads={model.heads}")
+    if model.positions == "rotary" and model.width // model.heads % 2:
+        raise RequestError("model.positions=rotary: turns pairs of numbers, so model.width / model.heads must be even")
+    if isinstance(model, DecoderOnlyConfig) and not (model.tie_embeddings and joint):
+        raise RequestError(
+            "model=decoder_only: source and target are one sequence over one vocabulary; "
+            "it needs model.tie_embeddings=true and tokenizer.joint=true"
+        )
+    if isinstance(model, TransformerConfig | DecoderOnlyConfig):
+        layers = model.layers if isinstance(model, DecoderOnlyConfig) else model.decoder_layers
+        if not -layers <= model.alignment_layer < layers:
+            raise refuse("model.alignment_layer", model.alignment_layer, f"from {-layers} to {layers - 1}")
+        if model.alignment_head is not None and model.alignment_head >= model.heads:
+            raise refuse("model.alignment_head", model.alignment_head, f"below model.heads={model.heads}")
 
 
 def _width_before_output(model: ModelConfig) -> tuple[str, str]:
     """The keys of the embeddings' width and of the hidden states' that are projected to the vocabulary."""
-    if isinstance(model, TransformerConfig):
+    if isinstance(model, BlockConfig):
         return "width", "width"
-    return "embedding_size", "readout_size" if isinstance(model, BahdanauConfig) else "hidden_size"
+    return "embedding_size", "readout_size" if isinstance(model, BahdanauConfig | ChoConfig) else "hidden_size"
 
 
 def _check_data(config: TrainConfig) -> None:

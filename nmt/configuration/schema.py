@@ -18,9 +18,12 @@ from nmt.config import DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig,
 
 MODELS: dict[str, type[ModelConfig]] = {
     "lstm": schemas.LstmConfig,
+    "cho": schemas.ChoConfig,
     "bahdanau": schemas.BahdanauConfig,
     "luong": schemas.LuongConfig,
+    "intra_attention": schemas.IntraAttentionConfig,
     "transformer": schemas.TransformerConfig,
+    "decoder_only": schemas.DecoderOnlyConfig,
 }
 DATA: dict[str, type[DataConfig]] = {
     "grammar": schemas.GrammarData,

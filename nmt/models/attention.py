@@ -1,12 +1,13 @@
-"""The three ways of looking back that the project is about, next to each other.
+"""The ways of looking back that the project is about, next to each other.
 
     additive        v · tanh(W q + U k)         Bahdanau et al. 2014, section A.1.2
-    multiplicative  q · k   or   q · W k        Luong et al. 2015, equation 8 (dot, general)
+    multiplicative  q · k   or   q · W k        Luong et al. 2015, section 3.1 (dot, general)
     scaled          q · k / √K, many heads      Vaswani et al. 2017, equation 1
 
-The first two take N queries a sentence, so that in beam search the hypotheses of a sentence share its keys. The third
-goes through PyTorch's fused kernel; a plain version of the same formula serves where weights are asked for, and the
-tests hold the two together.
+The recurrent models compare with a `Score`, weigh with a softmax over what a `Window` lets them see, and take N queries
+a sentence, so that in beam search the hypotheses of a sentence share its keys. The Transformer goes through PyTorch's
+fused kernel; a plain version of the same formula serves where weights are asked for, and the tests hold the two
+together.
 
 Shapes: B batch, N queries a sentence, S source positions, Q queries, A width of the additive score, D model width,
 H heads, K head width.
@@ -21,60 +22,160 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def masked_softmax(scores_BNS: Tensor, mask_BS: Tensor) -> Tensor:
-    """Weights that sum to one over real positions and are exactly zero on padding.
+def masked_softmax(scores_BNS: Tensor, mask: Tensor) -> Tensor:
+    """Weights that sum to one where the mask is True and are exactly zero elsewhere, such as on padding.
 
-    A sentence that is padding only gets zeros, not NaN: softmax over -inf alone is undefined, so the fill is finite
-    and the padding is zeroed afterwards.
+    Where nothing may be seen (a sentence of padding only, a window beyond the sentence) all weights are zero, not NaN:
+    softmax over -inf alone is undefined, so the fill is finite and what is masked is zeroed afterwards.
     """
-    mask_B1S = mask_BS.unsqueeze(1)
-    weights = scores_BNS.masked_fill(~mask_B1S, torch.finfo(scores_BNS.dtype).min).softmax(dim=-1)
-    return weights.masked_fill(~mask_B1S, 0.0)
+    weights = scores_BNS.masked_fill(~mask, torch.finfo(scores_BNS.dtype).min).softmax(dim=-1)
+    return weights.masked_fill(~mask, 0.0)
 
 
-class AdditiveAttention(nn.Module):
-    """e_ij = v · tanh(W s_{i-1} + U h_j); α = softmax(e); c_i = Σ_j α_ij h_j (Bahdanau et al. 2014, A.1.2)."""
+# Scores ----------------------------------------------------------------------------------------------------------
 
-    def __init__(self, query_size: int, state_size: int, attention_size: int) -> None:
+
+class Score(nn.Module):
+    """How a decoder state (the query) and a source state are compared."""
+
+    def project_keys(self, states_BSD: Tensor) -> Tensor:
+        """What the comparison needs of every source state. It does not depend on the target, so once a sentence."""
+        return states_BSD
+
+    def forward(self, query_BND: Tensor, keys_BSD: Tensor) -> Tensor:
+        """Scores (B, N, S) of N queries a sentence."""
+        raise NotImplementedError
+
+
+class DotScore(Score):
+    """h_t · h_s (Luong et al. 2015, section 3.1, dot)."""
+
+    def forward(self, query_BND: Tensor, keys_BSD: Tensor) -> Tensor:
+        return query_BND @ keys_BSD.transpose(1, 2)
+
+
+class GeneralScore(DotScore):
+    """h_t · W_a h_s (Luong et al. 2015, section 3.1, general): the dot product with projected keys."""
+
+    def __init__(self, query_size: int, state_size: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(state_size, query_size, bias=False)
+
+    def project_keys(self, states_BSD: Tensor) -> Tensor:
+        return self.key(states_BSD)
+
+
+class AdditiveScore(Score):
+    """v · tanh(W q + U k) (Bahdanau et al. 2014, A.1.2); without bias, v · tanh(W_a [q; k]), which is the concat score
+    of Luong et al. 2015, section 3.1."""
+
+    def __init__(self, query_size: int, state_size: int, attention_size: int, bias: bool) -> None:
         super().__init__()
         self.query = nn.Linear(query_size, attention_size, bias=False)
-        self.key = nn.Linear(state_size, attention_size)
+        self.key = nn.Linear(state_size, attention_size, bias=bias)
         self.score = nn.Linear(attention_size, 1, bias=False)
 
     def project_keys(self, states_BSD: Tensor) -> Tensor:
-        """U h_j for every source position (B, S, A). It does not depend on the target, so once a sentence."""
         return self.key(states_BSD)
 
-    def forward(
-        self, query_BND: Tensor, keys_BSA: Tensor, states_BSD: Tensor, mask_BS: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Context vectors (B, N, D) and weights (B, N, S)."""
-        hidden_BNSA = torch.tanh(self.query(query_BND).unsqueeze(2) + keys_BSA.unsqueeze(1))
-        weights_BNS = masked_softmax(self.score(hidden_BNSA).squeeze(-1), mask_BS)
-        return weights_BNS @ states_BSD, weights_BNS
+    def forward(self, query_BND: Tensor, keys_BSD: Tensor) -> Tensor:
+        hidden_BNSA = torch.tanh(self.query(query_BND).unsqueeze(2) + keys_BSD.unsqueeze(1))
+        return self.score(hidden_BNSA).squeeze(-1)
 
 
-class MultiplicativeAttention(nn.Module):
-    """score(h_t, h_s) = h_t · h_s (dot) or h_t · W h_s (general) (Luong et al. 2015, equations 7 and 8)."""
+class LocationScore(Score):
+    """W_a h_t, a score for each source *position* whatever stands there (Luong et al. 2015, equation 8).
 
-    def __init__(self, query_size: int, state_size: int, score: str) -> None:
+    There are as many positions as W_a has rows: of a longer sentence, the end is not seen.
+    """
+
+    def __init__(self, query_size: int, positions: int) -> None:
         super().__init__()
-        if score not in ("dot", "general"):
-            raise ValueError(f"unknown score {score!r}")
-        if score == "dot" and query_size != state_size:
-            raise ValueError("the dot score compares vectors of one size")
-        self.key = nn.Linear(state_size, query_size, bias=False) if score == "general" else None
+        self.position = nn.Linear(query_size, positions, bias=False)
+
+    def forward(self, query_BND: Tensor, keys_BSD: Tensor) -> Tensor:
+        scores_BNP = self.position(query_BND)
+        beyond = keys_BSD.shape[1] - scores_BNP.shape[-1]
+        if beyond > 0:
+            return F.pad(scores_BNP, (0, beyond), value=-torch.inf)
+        return scores_BNP[..., : keys_BSD.shape[1]]
+
+
+# Windows ---------------------------------------------------------------------------------------------------------
+
+
+class GlobalWindow(nn.Module):
+    """Every real source position is seen, each by its score alone (Luong et al. 2015, section 3.1)."""
+
+    def forward(self, query_BND: Tensor, position_BN: Tensor | None, mask_BS: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What each query sees, broadcastable to (B, N, S), and what its weights are multiplied with, or None.
+
+        Args:
+            position_BN: the target position of each query, from 0; a window that does not move takes None.
+        """
+        return mask_BS.unsqueeze(1), None
+
+
+class MonotonicWindow(GlobalWindow):
+    """Positions from p_t - W to p_t + W with p_t = t (Luong et al. 2015, section 3.2, local-m)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, query_BND: Tensor, position_BN: Tensor | None, mask_BS: Tensor) -> tuple[Tensor, Tensor | None]:
+        assert position_BN is not None
+        distance_BNS = torch.arange(mask_BS.shape[1], device=mask_BS.device) - position_BN.unsqueeze(-1)
+        return mask_BS.unsqueeze(1) & (distance_BNS.abs() <= self.width), None
+
+
+class PredictiveWindow(GlobalWindow):
+    """Positions from p_t - W to p_t + W with p_t = S · σ(v_p · tanh(W_p h_t)), favoured by a Gaussian around p_t with
+    the standard deviation W / 2 (Luong et al. 2015, equations 9 and 10, local-p)."""
+
+    def __init__(self, query_size: int, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.hidden = nn.Linear(query_size, query_size, bias=False)  # W_p
+        self.place = nn.Linear(query_size, 1, bias=False)  # v_p
+
+    def forward(self, query_BND: Tensor, position_BN: Tensor | None, mask_BS: Tensor) -> tuple[Tensor, Tensor | None]:
+        length_B11 = mask_BS.sum(dim=1)[:, None, None]
+        centre_BN1 = length_B11 * torch.sigmoid(self.place(torch.tanh(self.hidden(query_BND))))
+        distance_BNS = torch.arange(mask_BS.shape[1], device=mask_BS.device) - centre_BN1
+        gaussian_BNS = torch.exp(-(distance_BNS**2) / (2 * (self.width / 2) ** 2))
+        return mask_BS.unsqueeze(1) & (distance_BNS.abs() <= self.width), gaussian_BNS
+
+
+class Attention(nn.Module):
+    """Weights from a score and a window, and the context vector: α = softmax(score), c = Σ_s α_s h_s."""
+
+    def __init__(self, score: Score, window: GlobalWindow | None = None) -> None:
+        super().__init__()
+        self.score = score
+        self.window = window or GlobalWindow()
 
     def project_keys(self, states_BSD: Tensor) -> Tensor:
-        """W h_s for every source position, once a sentence."""
-        return states_BSD if self.key is None else self.key(states_BSD)
+        """What the score needs of every source state, once a sentence."""
+        return self.score.project_keys(states_BSD)
 
     def forward(
-        self, query_BND: Tensor, keys_BSD: Tensor, states_BSD: Tensor, mask_BS: Tensor
+        self,
+        query_BND: Tensor,
+        keys_BSD: Tensor,
+        states_BSD: Tensor,
+        mask_BS: Tensor,
+        position_BN: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Context vectors (B, N, D) and weights (B, N, S)."""
-        weights_BNS = masked_softmax(query_BND @ keys_BSD.transpose(1, 2), mask_BS)
+        """Context vectors (B, N, D) and weights (B, N, S); the weights of a predictive window sum to less than one."""
+        seen, factor_BNS = self.window(query_BND, position_BN, mask_BS)
+        weights_BNS = masked_softmax(self.score(query_BND, keys_BSD), seen)
+        if factor_BNS is not None:
+            weights_BNS = weights_BNS * factor_BNS
         return weights_BNS @ states_BSD, weights_BNS
+
+
+# Scaled dot-product ----------------------------------------------------------------------------------------------
 
 
 def scaled_dot_product(
@@ -108,35 +209,50 @@ def attention_weights(query_BHQK: Tensor, key_BHSK: Tensor, mask: Tensor | None 
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_H) W_O, head_h = attention(q W_h^Q, k W_h^K, v W_h^V) (Vaswani et al. 2017, section 3.2.2).
 
-    Keys and values are projected by a method of their own, since a decoder projects the source's once a sentence and
-    keeps those of earlier positions.
+    With fewer heads of keys and values than of queries, groups of query heads share one (Shazeer 2019, multi-query;
+    Ainslie et al. 2023, grouped-query), which makes the cache smaller by that factor. Keys and values are projected by
+    a method of their own, since a decoder projects the source's once a sentence and keeps those of earlier positions.
     """
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, heads: int, kv_heads: int | None = None, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads = heads
+        self.kv_heads = kv_heads or heads
+        self.head_width = width // heads
         self.dropout = dropout
         self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
+        self.key_value = nn.Linear(width, 2 * self.kv_heads * self.head_width)
         self.output = nn.Linear(width, width)
 
     def _split(self, x_BTD: Tensor) -> Tensor:
-        batch, length, width = x_BTD.shape
-        return x_BTD.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+        return x_BTD.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
 
     def project_query(self, x_BQD: Tensor) -> Tensor:
         """Queries (B, H, Q, K)."""
         return self._split(self.query(x_BQD))
 
     def project_keys(self, x_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values, each (B, H, S, K)."""
+        """Keys and values, each (B, H or kv_heads, S, K)."""
         keys, values = self.key_value(x_BSD).chunk(2, dim=-1)
         return self._split(keys), self._split(values)
+
+    def share(self, keys: Tensor) -> Tensor:
+        """Each head of keys (or values) for all the query heads of its group: (B, H, S, K)."""
+        group = self.heads // self.kv_heads
+        return keys if group == 1 else keys.repeat_interleave(group, dim=1)
 
     def forward(
         self, query_BHQK: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
         """What the queries gather from the keys' values, heads put together again: (B, Q, D)."""
         dropout = self.dropout if self.training else 0.0
-        heads_BHQK = scaled_dot_product(query_BHQK, *keys, mask=mask, causal=causal, dropout=dropout)
+        key_BHSK, value_BHSK = (self.share(part) for part in keys)
+        return self.merge(scaled_dot_product(query_BHQK, key_BHSK, value_BHSK, mask, causal, dropout))
+
+    def weights(self, query_BHQK: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor | None = None) -> Tensor:
+        """The weights (B, H, Q, S) that `forward` uses inside."""
+        return attention_weights(query_BHQK, self.share(keys[0]), mask)
+
+    def merge(self, heads_BHQK: Tensor) -> Tensor:
+        """The heads' results side by side, through W_O."""
         return self.output(heads_BHQK.transpose(1, 2).flatten(2))

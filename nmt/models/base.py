@@ -161,8 +161,3 @@ class Embeddings(nn.Module):
     def projection(self, hidden_size: int, vocabulary: int) -> OutputProjection:
         """The output projection that goes with these embeddings."""
         return OutputProjection(hidden_size, vocabulary, self.target.weight if self.tied else None)
-
-
-def hypotheses_per_sentence(rows: int, memory: Memory) -> int:
-    """N of R = B·N."""
-    return rows // memory.mask_BS.shape[0]

@@ -1,6 +1,6 @@
-"""Small parts that more than one model uses: positions, feed-forward, residual connection, maxout.
+"""Small parts that more than one model uses: dropout, positions, feed-forward, norms, residual connection, maxout.
 
-Shapes: B batch, T positions, D model width.
+Shapes: B batch, T positions, D model width, H heads, K head width.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+
+from nmt.config import BlockConfig
 
 
 class Dropout(nn.Module):
@@ -48,7 +50,22 @@ def sinusoids(length: int, width: int) -> Tensor:
     return table
 
 
-class SinusoidalPositions(nn.Module):
+class NoPositions(nn.Module):
+    """Tells nothing of order; and what the other ways of telling it are made from.
+
+    A way adds something to the embeddings (`embed`), or turns queries and keys (`rotate`), or neither.
+    """
+
+    def embed(self, x_BTD: Tensor, position_BT: Tensor) -> Tensor:
+        """Embeddings at positions (B, T) or (1, T), counted from 0."""
+        return x_BTD
+
+    def rotate(self, x_BHTK: Tensor, position_BT: Tensor) -> Tensor:
+        """Queries or keys of self-attention at those positions."""
+        return x_BHTK
+
+
+class SinusoidalPositions(NoPositions):
     """The table of sinusoids, made longer when a longer sentence comes: no length is beyond it."""
 
     table_TD: Tensor
@@ -58,36 +75,108 @@ class SinusoidalPositions(nn.Module):
         self.width = width
         self.register_buffer("table_TD", sinusoids(length, width).to(torch.get_default_dtype()), persistent=False)
 
-    def forward(self, first: int, length: int) -> Tensor:
-        """Encodings (length, D) of the positions from `first` on."""
-        if first + length > len(self.table_TD):
-            longer = sinusoids(2 * (first + length), self.width)
-            self.table_TD = longer.to(self.table_TD.device, self.table_TD.dtype)
-        return self.table_TD[first : first + length]
+    def embed(self, x_BTD: Tensor, position_BT: Tensor) -> Tensor:
+        needed = int(position_BT.max()) + 1 if position_BT.numel() else 0
+        if needed > len(self.table_TD):
+            self.table_TD = sinusoids(2 * needed, self.width).to(self.table_TD.device, self.table_TD.dtype)
+        return x_BTD + self.table_TD[position_BT].to(x_BTD.dtype)
+
+
+class LearnedPositions(NoPositions):
+    """A trained vector a position (Gehring et al. 2017). What lies beyond the table shares its last entry."""
+
+    def __init__(self, width: int, length: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(length, width)
+        nn.init.normal_(self.table.weight, std=width**-0.5)
+
+    def embed(self, x_BTD: Tensor, position_BT: Tensor) -> Tensor:
+        return x_BTD + self.table(position_BT.clamp(max=self.table.num_embeddings - 1))
+
+
+class RotaryPositions(NoPositions):
+    """Turns each pair of a query's or key's numbers by an angle that grows with its position, so that their product
+    depends on the distance alone (Su et al. 2021, equation 34). Pairs are numbers K/2 apart."""
+
+    frequency_K: Tensor
+
+    def __init__(self, head_width: int) -> None:
+        super().__init__()
+        exponents = torch.arange(0, head_width, 2, dtype=torch.float64) / head_width
+        self.register_buffer("frequency_K", (10_000.0**-exponents).to(torch.get_default_dtype()), persistent=False)
+
+    def rotate(self, x_BHTK: Tensor, position_BT: Tensor) -> Tensor:
+        angle_B1TK = (position_BT.unsqueeze(-1) * self.frequency_K).unsqueeze(1)
+        cosine, sine = angle_B1TK.cos().to(x_BHTK.dtype), angle_B1TK.sin().to(x_BHTK.dtype)
+        first, second = x_BHTK.chunk(2, dim=-1)
+        return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
+
+
+def build_positions(config: BlockConfig) -> NoPositions:
+    """The way of telling order that the config names."""
+    match config.positions:
+        case "sinusoidal":
+            return SinusoidalPositions(config.width)
+        case "learned":
+            return LearnedPositions(config.width, config.max_positions)
+        case "rotary":
+            return RotaryPositions(config.width // config.heads)
+        case "none":
+            return NoPositions()
+    raise ValueError(f"unknown positions {config.positions!r}")
 
 
 class FeedForward(nn.Module):
-    """max(0, x W_1 + b_1) W_2 + b_2 (Vaswani et al. 2017, equation 2), dropout on the inner layer."""
+    """f(x W_1 + b_1) W_2 + b_2 with f = max(0, ·) (Vaswani et al. 2017, equation 2) or GELU; dropout after f."""
 
-    def __init__(self, width: int, inner: int, dropout: float) -> None:
+    def __init__(self, width: int, inner: int, dropout: float, activation: str) -> None:
         super().__init__()
         self.expand = nn.Linear(width, inner)
         self.contract = nn.Linear(inner, width)
         self.dropout = Dropout(dropout)
+        self.activation = {"relu": torch.relu, "gelu": nn.functional.gelu}[activation]
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        return self.contract(self.dropout(torch.relu(self.expand(x_BTD))))
+        return self.contract(self.dropout(self.activation(self.expand(x_BTD))))
+
+
+class GatedFeedForward(nn.Module):
+    """(silu(x W) ∘ x V) W_2 (Shazeer 2020, equation 6, SwiGLU). Three matrices where `FeedForward` has two, so they
+    are two thirds as wide for the same number of weights."""
+
+    def __init__(self, width: int, inner: int, dropout: float) -> None:
+        super().__init__()
+        inner = 8 * math.ceil(inner * 2 / 3 / 8)
+        self.expand = nn.Linear(width, 2 * inner, bias=False)
+        self.contract = nn.Linear(inner, width, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        gate, value = self.expand(x_BTD).chunk(2, dim=-1)
+        return self.contract(self.dropout(nn.functional.silu(gate) * value))
+
+
+def build_feed_forward(config: BlockConfig) -> nn.Module:
+    """The feed-forward layer that the config names."""
+    if config.activation == "swiglu":
+        return GatedFeedForward(config.width, config.feed_forward_size, config.dropout)
+    return FeedForward(config.width, config.feed_forward_size, config.dropout, config.activation)
+
+
+def build_norm(config: BlockConfig) -> nn.Module:
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019)."""
+    return nn.LayerNorm(config.width) if config.normalization == "layer" else nn.RMSNorm(config.width, eps=1e-6)
 
 
 class Residual(nn.Module):
-    """A sub-layer's residual connection: LayerNorm(x + dropout(f(x))) as published (post), or
-    x + dropout(f(LayerNorm(x))) (pre)."""
+    """A sub-layer's residual connection: norm(x + dropout(f(x))) as published (post), or
+    x + dropout(f(norm(x))) (pre)."""
 
-    def __init__(self, width: int, dropout: float, norm: str) -> None:
+    def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.dropout = Dropout(dropout)
-        self.pre = norm == "pre"
+        self.norm = build_norm(config)
+        self.dropout = Dropout(config.dropout)
+        self.pre = config.norm == "pre"
 
     def inner_input(self, x_BTD: Tensor) -> Tensor:
         """What the sub-layer sees of x."""

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
-from nmt.config import TransformerConfig
+from nmt.config import BlockConfig, TransformerConfig
 from nmt.data.batching import Batch
 from nmt.data.tokenizer import PAD
-from nmt.models.attention import MultiHeadAttention, attention_weights
-from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel, hypotheses_per_sentence
+from nmt.models.attention import MultiHeadAttention
+from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel
 from nmt.models.cache import KeyValueCache
-from nmt.models.layers import Dropout, FeedForward, Residual, SinusoidalPositions
+from nmt.models.layers import Dropout, NoPositions, Residual, build_feed_forward, build_norm, build_positions
 
 
 @dataclass(frozen=True)
@@ -41,42 +42,44 @@ class TransformerState(DecoderState):
     caches: tuple[KeyValueCache, ...]
 
 
+def build_attention(config: BlockConfig) -> MultiHeadAttention:
+    """One attention sub-layer."""
+    return MultiHeadAttention(config.width, config.heads, config.kv_heads, config.attention_dropout)
+
+
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each with a residual connection and layer norm (section 3.1)."""
+    """Self-attention and feed-forward, each with a residual connection and a norm (section 3.1)."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: BlockConfig, positions: NoPositions) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config.width, config.heads, config.attention_dropout)
-        self.feed_forward = FeedForward(config.width, config.feed_forward_size, config.dropout)
-        self.around_attention = Residual(config.width, config.dropout, config.norm)
-        self.around_feed_forward = Residual(config.width, config.dropout, config.norm)
+        self.positions = positions
+        self.self_attention = build_attention(config)
+        self.feed_forward = build_feed_forward(config)
+        self.around_attention = Residual(config)
+        self.around_feed_forward = Residual(config)
 
-    def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
-        attention = self.self_attention
-        x_BSD = self.around_attention(
-            x_BSD, lambda x: attention(attention.project_query(x), attention.project_keys(x), mask=mask)
-        )
+    def project(self, x_BTD: Tensor, position_BT: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Queries, and keys and values, of self-attention at the given positions."""
+        keys, values = self.self_attention.project_keys(x_BTD)
+        query = self.self_attention.project_query(x_BTD)
+        return self.positions.rotate(query, position_BT), (self.positions.rotate(keys, position_BT), values)
+
+    def forward(self, x_BSD: Tensor, position_BS: Tensor, mask: Tensor) -> Tensor:
+        x_BSD = self.around_attention(x_BSD, lambda x: self.self_attention(*self.project(x, position_BS), mask=mask))
         return self.around_feed_forward(x_BSD, self.feed_forward)
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(EncoderLayer):
     """Self-attention over the target so far, attention over the source, feed-forward (section 3.1)."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.self_attention = MultiHeadAttention(config.width, config.heads, config.attention_dropout)
-        self.cross_attention = MultiHeadAttention(config.width, config.heads, config.attention_dropout)
-        self.feed_forward = FeedForward(config.width, config.feed_forward_size, config.dropout)
-        self.around_self_attention = Residual(config.width, config.dropout, config.norm)
-        self.around_cross_attention = Residual(config.width, config.dropout, config.norm)
-        self.around_feed_forward = Residual(config.width, config.dropout, config.norm)
+    def __init__(self, config: BlockConfig, positions: NoPositions) -> None:
+        super().__init__(config, positions)
+        self.cross_attention = build_attention(config)
+        self.around_cross_attention = Residual(config)
 
-    def forward(self, x_BTD: Tensor, source_keys: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    def decode(self, x_BTD: Tensor, position_BT: Tensor, source_keys: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         """All target positions at once, each blind to the later ones."""
-        attention = self.self_attention
-        x_BTD = self.around_self_attention(
-            x_BTD, lambda x: attention(attention.project_query(x), attention.project_keys(x), causal=True)
-        )
+        x_BTD = self.around_attention(x_BTD, lambda x: self.self_attention(*self.project(x, position_BT), causal=True))
         x_BTD = self.around_cross_attention(x_BTD, lambda x: self._look_at_source(x, source_keys, mask))
         return self.around_feed_forward(x_BTD, self.feed_forward)
 
@@ -88,24 +91,23 @@ class DecoderLayer(nn.Module):
         mask: Tensor,
         need_weights: bool,
     ) -> tuple[Tensor, KeyValueCache, Tensor | None]:
-        """One target position for R = B·N rows; the weights (R, S) are those of the cross-attention, head mean."""
-        attention = self.self_attention
-        x_R1D = x_RD.unsqueeze(1)
+        """One target position for R = B·N rows; the weights (R, H, S) are those of the cross-attention."""
         grown = cache
 
         def look_at_target(x_R1D: Tensor) -> Tensor:
             nonlocal grown
-            grown = cache.append(*attention.project_keys(x_R1D))
-            return attention(attention.project_query(x_R1D), grown.keys)
+            query, keys = self.project(x_R1D, torch.full((1, 1), cache.length, device=x_R1D.device))
+            grown = cache.append(*keys)
+            return self.self_attention(query, grown.keys)
 
-        x_R1D = self.around_self_attention(x_R1D, look_at_target)
+        x_R1D = self.around_attention(x_RD.unsqueeze(1), look_at_target)
         x_BND = x_R1D.view(mask.shape[0], -1, x_RD.shape[-1])
-        weights_RS: Tensor | None = None
+        weights_RHS: Tensor | None = None
         if need_weights:
             query_BHNK = self.cross_attention.project_query(self.around_cross_attention.inner_input(x_BND))
-            weights_RS = attention_weights(query_BHNK, source_keys[0], mask).mean(dim=1).flatten(0, 1)
+            weights_RHS = self.cross_attention.weights(query_BHNK, source_keys, mask).transpose(1, 2).flatten(0, 1)
         x_BND = self.around_cross_attention(x_BND, lambda x: self._look_at_source(x, source_keys, mask))
-        return self.around_feed_forward(x_BND, self.feed_forward).flatten(0, 1), grown, weights_RS
+        return self.around_feed_forward(x_BND, self.feed_forward).flatten(0, 1), grown, weights_RHS
 
     def _look_at_source(self, x_BQD: Tensor, source_keys: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         return self.cross_attention(self.cross_attention.project_query(x_BQD), source_keys, mask=mask)
@@ -117,34 +119,35 @@ class Transformer(TranslationModel):
     def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.embeddings = Embeddings(source_vocabulary, target_vocabulary, config.width, config.tie_embeddings)
-        self.positions = SinusoidalPositions(config.width)
+        self.positions = build_positions(config)
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder = nn.ModuleList(EncoderLayer(config, self.positions) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config, self.positions) for _ in range(config.decoder_layers))
         # With the norm before each sub-layer nothing normalises the sum that leaves the last layer.
         pre = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.width) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.width) if pre else nn.Identity()
+        self.encoder_norm = build_norm(config) if pre else nn.Identity()
+        self.decoder_norm = build_norm(config) if pre else nn.Identity()
         self.output = self.embeddings.projection(config.width, target_vocabulary)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
+        self.alignment_layer = config.alignment_layer % config.decoder_layers
+        self.alignment_head = config.alignment_head
+        initialize_linear(self)
 
     def encode(self, source_BS: Tensor) -> TransformerMemory:
         mask_BS = source_BS != PAD
-        x_BSD = self._embed(self.embeddings.source, source_BS, 0)
+        position_1S = torch.arange(source_BS.shape[1], device=source_BS.device).unsqueeze(0)
+        x_BSD = self._embed(self.embeddings.source, source_BS, position_1S)
         for layer in self.encoder:
-            x_BSD = layer(x_BSD, mask_BS[:, None, None, :])
+            x_BSD = layer(x_BSD, position_1S, mask_BS[:, None, None, :])
         states_BSD = self.encoder_norm(x_BSD)
         keys = tuple(layer.cross_attention.project_keys(states_BSD) for layer in self._decoder_layers())
         return TransformerMemory(mask_BS, keys)
 
     def forward(self, batch: Batch) -> Tensor:
         memory = self.encode(batch.source_BS)
-        x_BTD = self._embed(self.embeddings.target, batch.target_input_BT, 0)
-        for layer, keys in zip(self.decoder, memory.keys, strict=True):
-            x_BTD = layer(x_BTD, keys, memory.attention_mask)
+        position_1T = torch.arange(batch.target_input_BT.shape[1], device=batch.source_BS.device).unsqueeze(0)
+        x_BTD = self._embed(self.embeddings.target, batch.target_input_BT, position_1T)
+        for layer, keys in zip(self._decoder_layers(), memory.keys, strict=True):
+            x_BTD = layer.decode(x_BTD, position_1T, keys, memory.attention_mask)
         return self.decoder_norm(x_BTD)
 
     def start(self, memory: Memory) -> TransformerState:
@@ -153,25 +156,37 @@ class Transformer(TranslationModel):
     def step(
         self, tokens_R: Tensor, state: DecoderState, memory: Memory, need_weights: bool = False
     ) -> tuple[Tensor, TransformerState, Tensor | None]:
-        """The weights are those of the last layer, averaged over its heads."""
+        """The weights are those of the config's layer and head: by default, the mean of the last layer's."""
         assert isinstance(state, TransformerState) and isinstance(memory, TransformerMemory)
-        assert hypotheses_per_sentence(len(tokens_R), memory) * memory.mask_BS.shape[0] == len(tokens_R)
-        position = state.caches[0].length
-        x_RD = self._embed(self.embeddings.target, tokens_R.unsqueeze(1), position).squeeze(1)
+        position_11 = torch.full((1, 1), state.caches[0].length, device=tokens_R.device)
+        x_RD = self._embed(self.embeddings.target, tokens_R.unsqueeze(1), position_11).squeeze(1)
         caches: list[KeyValueCache] = []
         weights_RS: Tensor | None = None
-        last = len(self.decoder) - 1
         for i, layer in enumerate(self._decoder_layers()):
-            x_RD, cache, weights_RS = layer.step(
-                x_RD, state.caches[i], memory.keys[i], memory.attention_mask, need_weights and i == last
-            )
+            wanted = need_weights and i == self.alignment_layer
+            x_RD, cache, weights_RHS = layer.step(x_RD, state.caches[i], memory.keys[i], memory.attention_mask, wanted)
             caches.append(cache)
+            if weights_RHS is not None:
+                weights_RS = choose_head(weights_RHS, self.alignment_head)
         return self.decoder_norm(x_RD), TransformerState(tuple(caches)), weights_RS
 
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
-    def _embed(self, table: nn.Embedding, tokens_BT: Tensor, first_position: int) -> Tensor:
+    def _embed(self, table: nn.Embedding, tokens_BT: Tensor, position_BT: Tensor) -> Tensor:
         """√D · E[token] + position (sections 3.4 and 3.5), with dropout (section 5.4)."""
-        x_BTD = table(tokens_BT)
-        return self.dropout(x_BTD + self.positions(first_position, tokens_BT.shape[1]).to(x_BTD.dtype))
+        return self.dropout(self.positions.embed(table(tokens_BT), position_BT))
+
+
+def choose_head(weights_RHS: Tensor, head: int | None) -> Tensor:
+    """The weights (R, S) of one head, or the mean of all."""
+    return weights_RHS.mean(dim=1) if head is None else weights_RHS[:, head]
+
+
+def initialize_linear(model: nn.Module) -> None:
+    """Glorot & Bengio 2010 for every matrix but the embeddings', zero for the biases."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

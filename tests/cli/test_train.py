@@ -22,7 +22,9 @@ Tiny = Callable[[str], list[str]]
 QUICK = ["data.max_train_pairs=60", "batch.tokens=150", "validation.sentences=5", "trainer.log_every=1"]
 
 
-@pytest.mark.parametrize("family", ["lstm", "bahdanau", "luong", "transformer"])
+@pytest.mark.parametrize(
+    "family", ["lstm", "cho", "bahdanau", "luong", "intra_attention", "transformer", "decoder_only"]
+)
 def test_train_then_translate_and_score(family: str, nmt: Command, tiny: Tiny, tmp_path: Path) -> None:
     run = tmp_path / "run"
     outcome = nmt("train", *tiny(family), *QUICK, "trainer.max_steps=4", "validation.every=2", f"run.dir={run}")

@@ -153,7 +153,7 @@ def test_training_mode_without_dropout_is_evaluation_mode(name: str) -> None:
 @EVERY_MODEL
 def test_dropout_is_off_outside_training(name: str) -> None:
     changes: dict[str, object] = {"dropout": 0.5}
-    if name.startswith("transformer"):
+    if name.startswith(("transformer", "decoder_only")):
         changes["attention_dropout"] = 0.5
     model, without = tiny_model(name, **changes), tiny_model(name)
     batch = make_batch(SOURCES, TARGETS)

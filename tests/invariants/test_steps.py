@@ -10,9 +10,10 @@ import random
 
 import pytest
 import torch
-from tiny import ATTENDING, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
+from tiny import ATTENDING, CONFIGS, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 from torch import Tensor
 
+from nmt.config import LuongConfig
 from nmt.data.batching import make_batch
 from nmt.data.tokenizer import BOS, EOS
 
@@ -101,6 +102,15 @@ def test_weights_come_on_request_and_change_nothing(name: str) -> None:
     assert absent is None
     assert torch.equal(hidden_RD, same_RD)
     assert weights_RS.shape == (8, 7)
-    torch.testing.assert_close(weights_RS.sum(dim=1), torch.ones(8, dtype=torch.float64))
     assert torch.all(weights_RS[source_BS[rows] == 0] == 0)
-    assert torch.all(weights_RS[source_BS[rows] != 0] > 0)
+    seen = source_BS[rows] != 0
+    config = CONFIGS[name]
+    if isinstance(config, LuongConfig) and (config.window == "local_p" or config.score == "location"):
+        # The Gaussian only takes away, and positions beyond the window or the table of scores are not seen.
+        assert torch.all(weights_RS.sum(dim=1) <= 1 + 1e-12)
+        assert torch.all(weights_RS >= 0)
+        return
+    if isinstance(config, LuongConfig) and config.window == "local_m":
+        seen = seen & (torch.arange(7) <= config.window_size)  # around the first position
+    torch.testing.assert_close(weights_RS.sum(dim=1), torch.ones(8, dtype=torch.float64))
+    assert torch.all((weights_RS > 0) == seen)

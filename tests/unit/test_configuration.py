@@ -264,7 +264,7 @@ def test_reading_executes_nothing(saved: Path, monkeypatch: pytest.MonkeyPatch) 
             "trainer.max_step: this version of nmt has no such key (nearest: trainer.max_steps)",
         ),
         ({"model___target_": "os.system"}, "model._target_: this version of nmt has no such key"),
-        ({"model__family": "gru"}, "model.family=gru: must be one of lstm, bahdanau, luong, transformer"),
+        ({"model__family": "gru"}, "model.family=gru: must be one of lstm, cho, bahdanau, luong"),
         ({"model__family": "luong"}, "model.attention_size: this version of nmt has no such key"),
         ({"data__kind": ...}, "data.kind=None: must be one of"),
         ({"model": ...}, "model: is missing"),

@@ -8,9 +8,15 @@ import pytest
 import torch
 
 from nmt.models.attention import (
-    AdditiveAttention,
+    AdditiveScore,
+    Attention,
+    DotScore,
+    GeneralScore,
+    LocationScore,
+    MonotonicWindow,
     MultiHeadAttention,
-    MultiplicativeAttention,
+    PredictiveWindow,
+    Score,
     attention_weights,
     masked_softmax,
     scaled_dot_product,
@@ -26,7 +32,7 @@ def test_weights_are_one_in_sum_and_exactly_zero_on_padding(dtype: torch.dtype) 
     mask_BS = torch.tensor([[True, True, True, True], [True, False, False, False], [True, True, True, False]])
     scores_BNS = (30 * normal(3, 2, 4)).to(dtype)
     scores_BNS[2, 0] = torch.tensor([-1e4, -1e4, -2e4, 1e4])  # real positions far below padding
-    weights_BNS = masked_softmax(scores_BNS, mask_BS)
+    weights_BNS = masked_softmax(scores_BNS, mask_BS.unsqueeze(1))
     assert torch.all(weights_BNS[~mask_BS.unsqueeze(1).expand_as(weights_BNS)] == 0)
     torch.testing.assert_close(weights_BNS.sum(dim=-1), torch.ones(3, 2, dtype=dtype))
     torch.testing.assert_close(weights_BNS[2, 0], torch.tensor([0.5, 0.5, 0, 0], dtype=dtype))
@@ -36,7 +42,7 @@ def test_weights_are_one_in_sum_and_exactly_zero_on_padding(dtype: torch.dtype) 
 @pytest.mark.case
 def test_a_sentence_of_padding_has_zero_weights_and_finite_gradients() -> None:
     scores_BNS = normal(2, 3, 4).requires_grad_()
-    weights_BNS = masked_softmax(scores_BNS, torch.tensor([[False] * 4, [True] * 4]))
+    weights_BNS = masked_softmax(scores_BNS, torch.tensor([[False] * 4, [True] * 4]).unsqueeze(1))
     assert torch.all(weights_BNS[0] == 0)
     (weights_BNS * normal(2, 3, 4, seed=2)).sum().backward()
     assert torch.all(scores_BNS.grad[0] == 0)
@@ -46,12 +52,13 @@ def test_a_sentence_of_padding_has_zero_weights_and_finite_gradients() -> None:
 @pytest.mark.conformance
 def test_additive_score_by_hand() -> None:
     """Widths of one: e_j = v tanh(w s + u h_j + b)."""
-    attention = AdditiveAttention(query_size=1, state_size=1, attention_size=1).double()
+    score = AdditiveScore(query_size=1, state_size=1, attention_size=1, bias=True)
+    attention = Attention(score).double()
     with torch.no_grad():
-        attention.query.weight.fill_(2.0)
-        attention.key.weight.fill_(-1.0)
-        attention.key.bias.fill_(0.5)
-        attention.score.weight.fill_(3.0)
+        score.query.weight.fill_(2.0)
+        score.key.weight.fill_(-1.0)
+        score.key.bias.fill_(0.5)
+        score.score.weight.fill_(3.0)
     states_BSD = torch.tensor([[[1.0], [4.0]]], dtype=torch.float64)
     query_BND = torch.tensor([[[1.0], [0.0]]], dtype=torch.float64)
     mask_BS = torch.ones(1, 2, dtype=torch.bool)
@@ -68,13 +75,14 @@ def test_multiplicative_scores_by_hand() -> None:
     states_BSD = torch.tensor([[[1.0, 0.0], [0.0, 2.0], [5.0, 5.0]]], dtype=torch.float64)
     query_BND = torch.tensor([[[1.0, 2.0]]], dtype=torch.float64)
     mask_BS = torch.tensor([[True, True, False]])
-    dot = MultiplicativeAttention(2, 2, "dot")
+    dot = Attention(DotScore())
     _, weights_BNS = dot(query_BND, dot.project_keys(states_BSD), states_BSD, mask_BS)
     powers = [math.exp(1.0), math.exp(4.0)]
     assert weights_BNS[0, 0].tolist() == pytest.approx([powers[0] / sum(powers), powers[1] / sum(powers), 0])
-    general = MultiplicativeAttention(2, 2, "general").double()
+    score = GeneralScore(query_size=2, state_size=2)
+    general = Attention(score).double()
     with torch.no_grad():
-        general.key.weight.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))  # W (a, b) = (b, -a)
+        score.key.weight.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))  # W (a, b) = (b, -a)
     context_BND, weights_BNS = general(query_BND, general.project_keys(states_BSD), states_BSD, mask_BS)
     powers = [math.exp(-2.0), math.exp(2.0)]
     expected = [power / sum(powers) for power in powers]
@@ -82,19 +90,57 @@ def test_multiplicative_scores_by_hand() -> None:
     assert context_BND[0, 0].tolist() == pytest.approx([expected[0], 2 * expected[1]])
 
 
-def test_scores_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ValueError, match="'concat'"):
-        MultiplicativeAttention(2, 2, "concat")
-    with pytest.raises(ValueError, match="one size"):
-        MultiplicativeAttention(2, 3, "dot")
-    assert MultiplicativeAttention(2, 3, "general").project_keys(torch.ones(1, 4, 3)).shape == (1, 4, 2)
+def test_a_general_score_compares_vectors_of_different_widths() -> None:
+    score = GeneralScore(query_size=2, state_size=3).double()
+    states_BSD, query_BND = normal(1, 4, 3), normal(1, 5, 2, seed=2)
+    assert score(query_BND, score.project_keys(states_BSD)).shape == (1, 5, 4)
+
+
+@pytest.mark.conformance
+def test_location_scores_know_positions_alone_and_end_with_their_table() -> None:
+    """Luong et al. 2015, equation 8: the rows of W_a in order, and nothing beyond them."""
+    score = LocationScore(query_size=1, positions=3).double()
+    with torch.no_grad():
+        score.position.weight.copy_(torch.tensor([[1.0], [2.0], [3.0]]))
+    query_BND = torch.tensor([[[2.0]]], dtype=torch.float64)
+    assert score(query_BND, normal(1, 2, 4))[0, 0].tolist() == [2, 4]
+    assert score(query_BND, normal(1, 5, 4))[0, 0].tolist() == [2, 4, 6, -math.inf, -math.inf]
+    _, weights_BNS = Attention(score)(query_BND, normal(1, 5, 4), normal(1, 5, 4), torch.ones(1, 5, dtype=torch.bool))
+    powers = [math.exp(value) for value in (2, 4, 6)]
+    assert weights_BNS[0, 0].tolist() == pytest.approx([*(power / sum(powers) for power in powers), 0, 0])
+
+
+@pytest.mark.conformance
+def test_a_monotonic_window_moves_with_the_target_and_ends_with_the_sentence() -> None:
+    window = MonotonicWindow(width=1)
+    mask_BS = torch.tensor([[True, True, True, True, False]])
+    seen_BNS, factor = window(normal(1, 4, 2), torch.tensor([[0, 2, 3, 9]]), mask_BS)
+    assert factor is None
+    assert seen_BNS[0].int().tolist() == [[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]
+
+
+@pytest.mark.conformance
+def test_a_predictive_window_by_hand() -> None:
+    """Luong et al. 2015, equations 9 and 10: σ(0) = 1/2 puts the centre in the middle of the *real* positions."""
+    window = PredictiveWindow(query_size=1, width=2).double()
+    mask_BS = torch.tensor([[True, True, True, True, True, True, False, False]])
+    seen_BNS, factor_BNS = window(torch.zeros(1, 1, 1, dtype=torch.float64), None, mask_BS)
+    assert seen_BNS[0, 0].int().tolist() == [0, 1, 1, 1, 1, 1, 0, 0]
+    for s in range(1, 6):
+        assert factor_BNS[0, 0, s].item() == pytest.approx(math.exp(-((s - 3) ** 2) / 2))  # standard deviation 2 / 2
 
 
 @pytest.mark.invariant
-@pytest.mark.parametrize("kind", ["additive", "dot", "general"])
+@pytest.mark.parametrize("kind", ["additive", "dot", "general", "location"])
 def test_several_queries_of_a_sentence_are_as_good_as_each_alone(kind: str) -> None:
     torch.manual_seed(1)
-    attention = (AdditiveAttention(4, 4, 3) if kind == "additive" else MultiplicativeAttention(4, 4, kind)).double()
+    scores: dict[str, Score] = {
+        "additive": AdditiveScore(4, 4, 3, bias=True),
+        "dot": DotScore(),
+        "general": GeneralScore(4, 4),
+        "location": LocationScore(4, 4),
+    }
+    attention = Attention(scores[kind], PredictiveWindow(4, 2)).double()
     states_BSD, queries_BND = normal(2, 5, 4), normal(2, 3, 4, seed=2)
     mask_BS = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     keys = attention.project_keys(states_BSD)
@@ -138,6 +184,30 @@ def test_nothing_to_look_at_gives_zeros_with_finite_gradients() -> None:
     assert torch.all(attention_weights(*tensors[:2], mask)[0] == 0)
     fused.sum().backward()
     assert all(torch.isfinite(tensor.grad).all() for tensor in tensors)
+
+
+@pytest.mark.invariant
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_shared_heads_are_full_heads_with_repeated_keys(kv_heads: int) -> None:
+    """Multi-query (Shazeer 2019) and grouped-query (Ainslie et al. 2023): a group's heads have the same W_K and W_V."""
+    torch.manual_seed(1)
+    heads, size = 4, 3
+    shared = MultiHeadAttention(heads * size, heads, kv_heads).double()
+    full = MultiHeadAttention(heads * size, heads).double()
+    full.query, full.output = shared.query, shared.output
+    with torch.no_grad():
+        for name in ("weight", "bias"):
+            wide, narrow = getattr(full.key_value, name), getattr(shared.key_value, name)
+            rows = narrow.unflatten(0, (2, kv_heads, size)).repeat_interleave(heads // kv_heads, dim=1)
+            wide.copy_(rows.flatten(0, 2))
+    queries_BQD, states_BSD = normal(2, 3, heads * size), normal(2, 5, heads * size, seed=2)
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])[:, None, None, :]
+    results = []
+    for attention in (shared, full):
+        query, keys = attention.project_query(queries_BQD), attention.project_keys(states_BSD)
+        results.append((attention(query, keys, mask), attention.weights(query, keys, mask), keys[0].shape[1]))
+    torch.testing.assert_close(results[0][:2], results[1][:2], rtol=0, atol=1e-12)
+    assert [held for *_, held in results] == [kv_heads, heads]  # what a cache has to hold
 
 
 def test_dropout_of_weights_acts_in_training_only() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.data.tokenizer import PAD
-from nmt.models.base import DecoderState, Embeddings, Memory, OutputProjection, Rows, hypotheses_per_sentence
+from nmt.models.base import DecoderState, Embeddings, OutputProjection, Rows
 from nmt.models.cache import KeyValueCache
 
 
@@ -84,10 +84,6 @@ def test_selecting_twice_is_selecting_the_selected() -> None:
     twice, once = whole(3).select(first).select(second), whole(3).select(first[second])
     for a, b in zip(tensors(twice), tensors(once), strict=True):
         assert torch.equal(a, b)
-
-
-def test_hypotheses_are_counted_by_the_sentences_of_the_memory() -> None:
-    assert hypotheses_per_sentence(12, Memory(torch.ones(4, 9, dtype=torch.bool))) == 3
 
 
 # Cache -----------------------------------------------------------------------------------------------------------

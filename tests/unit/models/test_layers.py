@@ -9,7 +9,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.models.layers import Dropout, FeedForward, Residual, SinusoidalPositions, maxout, sinusoids
+from nmt.config import BlockConfig
+from nmt.models.layers import (
+    Dropout,
+    FeedForward,
+    GatedFeedForward,
+    LearnedPositions,
+    Residual,
+    RotaryPositions,
+    SinusoidalPositions,
+    build_norm,
+    maxout,
+    sinusoids,
+)
 
 # Dropout ---------------------------------------------------------------------------------------------------------
 
@@ -116,14 +128,48 @@ def test_a_shift_is_a_rotation_of_each_pair() -> None:
         torch.testing.assert_close(pairs[shift:], pairs[:-shift] @ turn.t(), rtol=0, atol=1e-12)
 
 
+def positions_of(places: list[int]) -> torch.Tensor:
+    return torch.tensor([places])
+
+
 def test_the_table_grows_without_changing_what_it_held() -> None:
     positions = SinusoidalPositions(6, length=4)
-    held = positions(0, 4).clone()
-    far = positions(100, 3)
-    torch.testing.assert_close(far, sinusoids(103, 6)[100:].float())
-    assert torch.equal(positions(0, 4), held)
-    assert positions(2, 5).shape == (5, 6)
+    held = positions.embed(torch.zeros(1, 4, 6), positions_of([0, 1, 2, 3]))
+    far = positions.embed(torch.zeros(1, 3, 6), positions_of([100, 101, 102]))
+    torch.testing.assert_close(far[0], sinusoids(103, 6)[100:].float())
+    assert torch.equal(positions.embed(torch.zeros(1, 4, 6), positions_of([0, 1, 2, 3])), held)
     assert positions.state_dict() == {}  # a checkpoint does not depend on the longest sentence so far
+
+
+def test_beyond_a_learned_table_its_last_entry_serves() -> None:
+    positions = LearnedPositions(6, length=3)
+    added = positions.embed(torch.ones(1, 4, 6), positions_of([0, 2, 3, 99]))[0] - 1
+    torch.testing.assert_close(added, positions.table.weight[[0, 2, 2, 2]].detach())
+
+
+@pytest.mark.conformance
+def test_rotation_by_hand_and_a_score_that_depends_on_the_distance_alone() -> None:
+    """Su et al. 2021, equations 15 and 16: pair i is turned by t · 10000^(-2i/K)."""
+    width = 6
+    positions = RotaryPositions(width).double()
+    positions.frequency_K = positions.frequency_K.new_tensor([10_000 ** (-2 * i / width) for i in range(3)])
+    generator = torch.Generator().manual_seed(1)
+    query, key = torch.randn(2, 1, 2, 1, width, generator=generator, dtype=torch.float64)
+    place, half = 7, width // 2
+    turned = positions.rotate(query, positions_of([place]))[0, 0, 0]
+    for i in range(half):
+        angle, (x, y) = place * 10_000 ** (-2 * i / width), query[0, 0, 0, [i, i + half]].tolist()
+        assert turned[i].item() == pytest.approx(x * math.cos(angle) - y * math.sin(angle), abs=1e-12)
+        assert turned[i + half].item() == pytest.approx(y * math.cos(angle) + x * math.sin(angle), abs=1e-12)
+
+    def score(query_place: int, key_place: int) -> torch.Tensor:
+        left = positions.rotate(query, positions_of([query_place]))
+        return (left * positions.rotate(key, positions_of([key_place]))).sum(dim=-1)
+
+    torch.testing.assert_close(score(3, 8), score(40, 45), rtol=0, atol=1e-12)
+    torch.testing.assert_close(score(9, 9), (query * key).sum(dim=-1), rtol=0, atol=1e-12)
+    assert (score(3, 8) - score(8, 3)).abs().max() > 1e-3  # which of them comes first does matter
+    assert (score(3, 8) - score(3, 9)).abs().max() > 1e-3
 
 
 # The rest --------------------------------------------------------------------------------------------------------
@@ -136,7 +182,7 @@ def test_maxout_takes_the_greater_of_neighbours() -> None:
 
 
 def test_feed_forward_by_hand() -> None:
-    layer = FeedForward(1, 2, dropout=0.0)
+    layer = FeedForward(1, 2, dropout=0.0, activation="relu")
     with torch.no_grad():
         layer.expand.weight.copy_(torch.tensor([[1.0], [-1.0]]))
         layer.expand.bias.copy_(torch.tensor([1.0, 1.0]))
@@ -145,13 +191,36 @@ def test_feed_forward_by_hand() -> None:
     assert layer(torch.tensor([[[3.0], [-3.0]]])).flatten().tolist() == [8.5, 12.5]
 
 
+def test_gated_feed_forward_by_hand() -> None:
+    """Shazeer 2020, equation 6: (silu(x W) ∘ x V) W_2, and about as many weights as the plain layer has."""
+    layer = GatedFeedForward(1, 2, dropout=0.0).double()
+    inner = layer.contract.in_features
+    with torch.no_grad():
+        layer.expand.weight.copy_(torch.tensor([2.0] * inner + [3.0] * inner).unsqueeze(1))
+        layer.contract.weight.fill_(0.5)
+    x = torch.tensor([[[1.5]]], dtype=torch.float64)
+    assert layer(x).item() == pytest.approx(inner * 0.5 * (3 / (1 + math.exp(-3))) * 4.5)
+    plain = sum(p.numel() for p in FeedForward(64, 256, 0.0, "relu").parameters())
+    assert sum(p.numel() for p in GatedFeedForward(64, 256, 0.0).parameters()) == pytest.approx(plain, rel=0.03)
+
+
+def test_rms_norm_by_hand_does_not_centre() -> None:
+    """Zhang & Sennrich 2019, equation 4."""
+    norm = build_norm(BlockConfig("transformer", "tiny", width=2, normalization="rms"))
+    with torch.no_grad():
+        norm.weight.copy_(torch.tensor([1.0, 2.0]))
+    x = torch.tensor([3.0, 4.0])
+    torch.testing.assert_close(norm(x), torch.tensor([3.0, 8.0]) / math.sqrt(12.5))
+    assert (norm(x + 5) - norm(x)).abs().max() > 0.1
+
+
 def test_the_norm_stands_after_the_sum_or_before_the_sublayer() -> None:
     x_BTD = torch.tensor([[[1.0, 3.0]]])
 
     def sublayer(x: torch.Tensor) -> torch.Tensor:
         return 10 * x
 
-    post, pre = Residual(2, 0.0, "post"), Residual(2, 0.0, "pre")
+    post, pre = (Residual(BlockConfig("transformer", "tiny", 0.0, width=2, norm=norm)) for norm in ("post", "pre"))
     assert post.inner_input(x_BTD) is x_BTD
     torch.testing.assert_close(post(x_BTD, sublayer), torch.tensor([[[-1.0, 1.0]]]), rtol=0, atol=1e-4)
     torch.testing.assert_close(pre(x_BTD, sublayer), torch.tensor([[[1.0 - 10, 3.0 + 10]]]), rtol=0, atol=1e-3)

@@ -236,7 +236,7 @@ def test_every_key_that_changes_what_is_trained_is_compared(tiny: Callable[[str]
             for leaf in (leaves(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [prefix + name])
         ]
 
-    for family in ("lstm", "bahdanau", "luong", "transformer"):
+    for family in ("lstm", "cho", "bahdanau", "luong", "intra_attention", "transformer", "decoder_only"):
         config = compose([*tiny(family), "run.dir=x"])
         assert differences(config, config) == []
         for path in leaves(dataclasses.asdict(config)):

@@ -23,7 +23,7 @@ from nmt.training.interruption import Interrupted
 from nmt.training.monitor import read_metrics
 from nmt.training.trainer import Trainer, mixed_seed
 
-FAMILIES = ["lstm", "bahdanau", "luong", "transformer"]
+FAMILIES = ["lstm", "cho", "bahdanau", "luong", "intra_attention", "transformer", "decoder_only"]
 FEW = ["data.max_train_pairs=60", "batch.tokens=150", "validation.sentences=5"]  # about 9 batches an epoch
 EVERYTHING = [
     *FEW,

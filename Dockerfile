@@ -1,7 +1,7 @@
 # nmt on a machine with an NVIDIA GPU.
 #
 #   docker build -t nmt .
-#   docker run --rm --gpus all -v "$PWD:/work" nmt train model=transformer data=multi30k
+#   docker run --rm --gpus all -v "$PWD:/data" nmt train model=transformer data=multi30k
 #
 # Not built by the tests, which run without Docker: try it after changing pyproject.toml. The CUDA libraries come with
 # PyTorch's wheels, so that the host needs the driver and the NVIDIA container toolkit only.
@@ -19,6 +19,6 @@ COPY configs configs
 RUN pip install --no-cache-dir --constraint constraints.txt .
 
 # Runs and the cache of corpora are kept in the folder that is mounted.
-ENV NMT_CACHE=/work/.cache/nmt
-WORKDIR /work
+ENV NMT_CACHE=/data/.cache/nmt
+WORKDIR /data
 ENTRYPOINT ["nmt"]

@@ -170,8 +170,8 @@ def make_batch(
     """A batch of encoded pairs. Each sentence ends with its end mark and so has at least one piece."""
     if len(source) != len(target):
         raise ValueError(f"{len(source)} source and {len(target)} target sentences")
-    output_BT, target_lengths_B = _padded(target)
-    source_BS, source_lengths_B = _padded(source)
+    output_BT, target_lengths_B = padded(target)
+    source_BS, source_lengths_B = padded(source)
     input_BT = np.full_like(output_BT, PAD)
     input_BT[:, 0] = BOS
     input_BT[:, 1:] = output_BT[:, :-1]
@@ -185,7 +185,8 @@ def make_batch(
     )
 
 
-def _padded(sentences: Sequence[Sequence[int] | NDArray[np.integer]]) -> tuple[NDArray[np.int64], Lengths]:
+def padded(sentences: Sequence[Sequence[int] | NDArray[np.integer]]) -> tuple[NDArray[np.int64], Lengths]:
+    """Ids padded on the right, and the lengths. Raises ValueError without a sentence, or for an empty one."""
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     if not len(lengths) or not lengths.min():
         raise ValueError("a batch needs at least one sentence, and each sentence its end mark")

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from nmt.config import SearchConfig, TrainConfig
 from nmt.configuration import load_config
+from nmt.data.batching import padded
 from nmt.data.corpus import clean_line
 from nmt.data.filter import is_blank
-from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from nmt.data.tokenizer import BOS, EOS, Tokenizer
 from nmt.decoding.search import Hypothesis, build_search
 from nmt.errors import RequestError
 from nmt.evaluation.alignment import Alignment
@@ -199,11 +200,7 @@ def forced_attention(
 
 def pad(sentences: Sequence[Sequence[int]]) -> Tensor:
     """Ids (B, S), padded on the right."""
-    width = max(len(sentence) for sentence in sentences)
-    padded = np.full((len(sentences), width), PAD, dtype=np.int64)
-    for row, sentence in zip(padded, sentences, strict=True):
-        row[: len(sentence)] = sentence
-    return torch.from_numpy(padded)
+    return torch.from_numpy(padded(sentences)[0])
 
 
 def length_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:

@@ -56,7 +56,12 @@ def label_smoothed_loss(hidden_BTD: Tensor, output: OutputProjection, targets_BT
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """The gradients are made in the forward pass, while each chunk of logits is at hand."""
+    """The gradients are made in the forward pass, while each chunk of logits is at hand.
+
+    Passes over the logits are what it costs besides the two products, so there are few: the softmax is never divided
+    by its sum (the rows of the small factor of each product are, instead), and the smoothing, which is the same for
+    all classes, acts on the mean of the projection's weights rather than on each logit.
+    """
 
     @staticmethod
     def forward(
@@ -65,36 +70,38 @@ class _ChunkedLoss(torch.autograd.Function):
         needed = any(ctx.needs_input_grad)
         weight_CD = weight_VD[FIRST_CLASS:].to(hidden_PD.dtype)
         bias_C = bias_V[FIRST_CLASS:].to(hidden_PD.dtype)
-        classes = len(weight_CD)
+        mean_weight_D, mean_bias = weight_CD.mean(dim=0), bias_C.mean()
         hidden_gradient_PD = torch.empty_like(hidden_PD) if needed else None
         weight_gradient_VD = torch.zeros_like(weight_VD) if needed else None
         bias_gradient_V = torch.zeros_like(bias_V) if needed else None
         sums = torch.zeros(
             3, dtype=torch.float64 if hidden_PD.dtype == torch.float64 else torch.float32, device=hidden_PD.device
         )
-        rows = max(1, CHUNK_BYTES // (4 * classes))
+        rows = max(1, CHUNK_BYTES // (4 * len(weight_CD)))
         for start in range(0, len(hidden_PD), rows):
             hidden_pD, targets_p = hidden_PD[start : start + rows], targets_P[start : start + rows]
             logits_pC = torch.addmm(bias_C, hidden_pD, weight_CD.t()).to(sums.dtype)
             labels_p1 = (targets_p - FIRST_CLASS).unsqueeze(1)
-            normalizer_p1 = logits_pC.logsumexp(dim=1, keepdim=True)
             true_p1 = logits_pC.gather(1, labels_p1)
-            sums[1] += (normalizer_p1 - true_p1).sum()
+            greatest_p1 = logits_pC.amax(dim=1, keepdim=True)
+            exponentials_pC = logits_pC.sub_(greatest_p1).exp_()
+            total_p1 = exponentials_pC.sum(dim=1, keepdim=True)
+            normalizer_p1 = greatest_p1 + total_p1.log()
             smoothed = normalizer_p1 - (1 - smoothing) * true_p1
             if smoothing:
-                smoothed = smoothed - smoothing * logits_pC.mean(dim=1, keepdim=True)
-            sums[0] += smoothed.sum()
-            sums[2] += (logits_pC.amax(dim=1, keepdim=True) == true_p1).sum()
+                smoothed = smoothed - smoothing * (hidden_pD @ mean_weight_D + mean_bias).unsqueeze(1)
+            sums += torch.stack((smoothed.sum(), (normalizer_p1 - true_p1).sum(), (greatest_p1 == true_p1).sum()))
             if hidden_gradient_PD is not None and weight_gradient_VD is not None and bias_gradient_V is not None:
-                # d loss / d logit = p - (1 - ε)·[true] - ε / C
-                gradient_pC = logits_pC.sub_(normalizer_p1).exp_()
-                if smoothing:
-                    gradient_pC.sub_(smoothing / classes)
-                gradient_pC.scatter_add_(1, labels_p1, torch.full_like(true_p1, smoothing - 1))
-                gradient_pC = gradient_pC.to(hidden_PD.dtype)
-                torch.mm(gradient_pC, weight_CD, out=hidden_gradient_PD[start : start + rows])
-                weight_gradient_VD[FIRST_CLASS:] += gradient_pC.t() @ hidden_pD
-                bias_gradient_V[FIRST_CLASS:] += gradient_pC.sum(dim=0)
+                # d loss / d logit = p - (1 - ε)·[true] - ε / C, with p = exponential / total
+                exponentials_pC.scatter_add_(1, labels_p1, (smoothing - 1) * total_p1)
+                scaled_pC, share_p1 = exponentials_pC.to(hidden_PD.dtype), (1 / total_p1).to(hidden_PD.dtype)
+                gradient_pD = torch.mm(scaled_pC, weight_CD, out=hidden_gradient_PD[start : start + rows])
+                gradient_pD.mul_(share_p1).sub_(smoothing * mean_weight_D)
+                weight_gradient_VD[FIRST_CLASS:] += scaled_pC.t() @ (hidden_pD * share_p1)
+                bias_gradient_V[FIRST_CLASS:] += (scaled_pC.t() @ share_p1).squeeze(1)
+        if smoothing and weight_gradient_VD is not None and bias_gradient_V is not None:
+            weight_gradient_VD[FIRST_CLASS:] -= (smoothing / len(weight_CD)) * hidden_PD.sum(dim=0)
+            bias_gradient_V[FIRST_CLASS:] -= smoothing * len(hidden_PD) / len(weight_CD)
         ctx.save_for_backward(hidden_gradient_PD, weight_gradient_VD, bias_gradient_V)
         loss, cross_entropy, correct = sums.unbind(0)
         ctx.mark_non_differentiable(cross_entropy, correct)

@@ -325,7 +325,7 @@ class TrainerConfig:
     device: str = key("auto", "auto takes a GPU where there is one", choices=("auto", "cpu", "cuda"))
     precision: str = key(
         "auto",
-        "auto is bfloat16 on a GPU that computes with it, float32 elsewhere",
+        "auto is bfloat16 on a GPU that computes with it, float32 elsewhere; bfloat16 also speeds up a CPU that has it",
         choices=("auto", "float32", "bfloat16"),
     )
     threads: int | None = key(None, "CPU threads; null: PyTorch's choice", at_least=1, at_most=1024)

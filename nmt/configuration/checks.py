@@ -44,7 +44,7 @@ def check(config: TrainConfig) -> None:
     for path, key, value in values_of(config):
         if key.violation(value):
             raise refuse(path, value, key.allowed())
-    for check_part in (_check_names, _check_model, _check_data, _check_schedule, _check_search, _check_device):
+    for check_part in (_check_names, _check_model, _check_data, _check_schedule, _check_search):
         check_part(config)
 
 
@@ -163,11 +163,3 @@ def _check_search(config: TrainConfig) -> None:
     search = config.search
     if search.n_best > search.beam_size and not search.sampling:
         raise refuse("search.n_best", search.n_best, f"at most search.beam_size={search.beam_size}")
-
-
-def _check_device(config: TrainConfig) -> None:
-    trainer = config.trainer
-    if trainer.precision == "bfloat16" and trainer.device == "cpu":
-        raise RequestError(
-            "trainer.precision=bfloat16: needs a GPU, and trainer.device=cpu; write trainer.precision=float32"
-        )

@@ -191,7 +191,14 @@ def scaled_dot_product(
     `mask` is True where a query may look, broadcastable to (B, H, Q, S). `causal` hides later positions and is for
     Q = S alone: with a cache, one query may look at every key, so no mask is needed there. `dropout` is what the
     kernel applies, whatever the module's mode: pass 0 outside training.
+
+    On a CPU the kernel is many times slower in bfloat16 than in float32, so it gets float32 there.
     """
+    dtype = query_BHQK.dtype
+    if dtype == torch.bfloat16 and query_BHQK.device.type == "cpu":
+        with torch.autocast("cpu", enabled=False):
+            query_BHQK, key_BHSK, value_BHSK = query_BHQK.float(), key_BHSK.float(), value_BHSK.float()
+            return scaled_dot_product(query_BHQK, key_BHSK, value_BHSK, mask, causal, dropout).to(dtype)
     return F.scaled_dot_product_attention(
         query_BHQK, key_BHSK, value_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
     )

@@ -22,6 +22,17 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda" if name != "cpu" and available else "cpu")
 
 
+def slow_precision(precision: str, device: torch.device) -> str | None:
+    """One line where the precision asked for is slower than float32: on a processor that only emulates it."""
+    if precision != "bfloat16":
+        return None
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = any(torch.cpu.get_capabilities().get(unit) for unit in ("avx512_bf16", "amx_bf16", "bf16"))
+    return None if native else f"trainer.precision=bfloat16: this {device.type} only emulates it; float32 is faster"
+
+
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """The context in which the forward pass runs.
 

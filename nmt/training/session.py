@@ -25,7 +25,7 @@ from nmt.evaluation.scoring import provenance, read_results, score_sets, version
 from nmt.files import cause_of, sha256_of
 from nmt.models.registry import build_model
 from nmt.training.checkpoint import WEIGHTS, Checkpoint, load_weights, step_directories
-from nmt.training.device import choose_device
+from nmt.training.device import choose_device, slow_precision
 from nmt.training.monitor import Monitor
 from nmt.training.store import RunStore
 from nmt.training.trainer import Trainer, mixed_seed
@@ -69,6 +69,8 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device)
     if checkpoint is not None:
         load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
     say(f"{config.model.name}: {facts['parameters']:,} parameters, on {device.type}, seed {config.trainer.seed}")
+    if warning := slow_precision(config.trainer.precision, device):
+        say(warning)
     validator = Validator(corpus, tokenizer, config, say)
     save_config(config, run / CONFIG_FILE)  # not before all that may be refused: what is there must stay usable
     resumed, validated = (checkpoint.step, checkpoint.meta["validated_step"]) if checkpoint else (0, 0)

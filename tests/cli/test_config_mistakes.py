@@ -113,7 +113,6 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["schedule=linear"], "schedule.name=linear: needs the step at which it ends; give schedule.total"),
     (["schedule=cosine", "trainer.max_steps=9"], "schedule.warmup=600: must be below trainer.max_steps=9"),
     (["schedule=cosine", "schedule.total=9"], "schedule.warmup=600: must be below schedule.total=9"),
-    (["trainer.device=cpu", "trainer.precision=bfloat16"], "trainer.precision=bfloat16: needs a GPU"),
     (["data.min_words=9", "data.max_words=8"], "data.min_words=9: must be at most data.max_words=8"),
     (["model.family=luong"], "model.family=luong: is chosen with the preset, as in model=luong"),
     (["data=files", "data.train=[]"], "data.train: no files; give at least one pair"),

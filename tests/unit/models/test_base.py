@@ -103,10 +103,14 @@ def test_a_cache_grows_by_a_new_value_and_leaves_the_old_one() -> None:
 
 
 def test_a_cache_is_selected_like_everything_else() -> None:
-    keys = torch.arange(3).view(3, 1, 1, 1).expand(3, 2, 4, 5)
-    chosen = KeyValueCache(keys, -keys).select(torch.tensor([2, 2, 0, 1]))
+    keys = torch.arange(3).view(3, 1, 1, 1).expand(3, 2, 1, 5)
+    cache = KeyValueCache().append(keys, -keys).append(10 * keys, -10 * keys)
+    chosen = cache.select(torch.tensor([2, 2, 0, 1]))
     assert chosen.keys[0][:, 0, 0, 0].tolist() == [2, 2, 0, 1]
-    assert chosen.keys[1][:, 1, 3, 4].tolist() == [-2, -2, 0, -1]
+    assert chosen.keys[1][:, 1, 1, 4].tolist() == [-20, -20, 0, -10]
+    again = chosen.select(torch.tensor([3, 0])).append(100 * keys[:2], -100 * keys[:2])
+    assert again.keys[0][:, 1, :, 2].tolist() == [[1, 10, 0], [2, 20, 100]]
+    assert cache.keys[0][:, 0, 0, 0].tolist() == [0, 1, 2]
     assert KeyValueCache().select(torch.tensor([0, 0])).length == 0
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from nmt.config import TrainConfig
+from nmt.config import MOST_HYPOTHESES, TrainConfig
 from nmt.errors import RequestError, WorkError
 
 OVERVIEW = """\
@@ -195,6 +195,16 @@ def _count(text: str) -> int:
 _count.__name__ = "whole number above 0"  # argparse says: invalid … value
 
 
+def _hypotheses(text: str) -> int:
+    number = _count(text)
+    if number > MOST_HYPOTHESES:
+        raise ValueError
+    return number
+
+
+_hypotheses.__name__ = f"whole number from 1 to {MOST_HYPOTHESES}"
+
+
 def _translate(parser: Parser) -> None:
     parser.description = "Translate each line of the input to one line of output. Reads stdin where no input is named."
     parser.add_argument("run", metavar="RUN", type=Path, help="run directory or checkpoint directory")
@@ -202,9 +212,9 @@ def _translate(parser: Parser) -> None:
     source.add_argument("--text", metavar="T", help="text to translate")
     source.add_argument("--input", metavar="FILE", type=Path, help="file to translate")
     parser.add_argument("--output", metavar="FILE", type=Path, help="file to write to; else stdout")
-    parser.add_argument("--beam-size", metavar="N", type=_count, help="hypotheses kept; 1 is greedy search")
+    parser.add_argument("--beam-size", metavar="N", type=_hypotheses, help="hypotheses kept; 1 is greedy search")
     parser.add_argument(
-        "--n-best", metavar="N", type=_count, help="hypotheses printed for each line; at most beam size"
+        "--n-best", metavar="N", type=_hypotheses, help="hypotheses printed for each line; at most beam size"
     )
     parser.add_argument(
         "--json", action="store_true", help="a JSON object for each line: text, score, tokens, alignment"

@@ -261,6 +261,10 @@ class BatchConfig:
     accumulate: int = key(1, "batches whose gradients are summed in one optimizer step", at_least=1)
 
 
+# The widest beam: wider ones take all memory and translate no better.
+MOST_HYPOTHESES = 1_000
+
+
 # Training --------------------------------------------------------------------------------------------------------
 
 
@@ -345,7 +349,7 @@ class ValidationConfig:
 
     every: int = key(500, "steps between validations", at_least=1)
     sentences: int | None = key(None, "validate on the first sentences only; null: all", at_least=1)
-    beam_size: int = key(1, "hypotheses kept; 1 is greedy search", at_least=1, at_most=1000)
+    beam_size: int = key(1, "hypotheses kept; 1 is greedy search", at_least=1, at_most=MOST_HYPOTHESES)
     samples: int = key(3, "translations logged at each validation", at_least=0)
 
 
@@ -353,7 +357,7 @@ class ValidationConfig:
 class SearchConfig:
     """How the test sets are translated, and the defaults of `nmt translate`."""
 
-    beam_size: int = key(5, "hypotheses kept; 1 is greedy search", at_least=1, at_most=1000)
+    beam_size: int = key(5, "hypotheses kept; 1 is greedy search", at_least=1, at_most=MOST_HYPOTHESES)
     n_best: int = key(1, "hypotheses returned; at most beam_size", at_least=1)
     length_penalty: str = key(
         "average",

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config import SearchConfig, TrainConfig
+from nmt.config import MOST_HYPOTHESES, SearchConfig, TrainConfig
 from nmt.configuration import load_config
 from nmt.data.batching import padded
 from nmt.data.corpus import clean_line
@@ -120,9 +120,12 @@ class Translator:
                 of its text's number.
 
         Raises:
-            RequestError: n_best above beam_size, or a model without attention asked for alignments.
+            RequestError: a beam that is too wide, n_best above beam_size, or a model without attention asked for
+                alignments.
         """
         settings = search or self.search
+        if not 1 <= settings.beam_size <= MOST_HYPOTHESES:
+            raise RequestError(f"beam_size={settings.beam_size}: must be from 1 to {MOST_HYPOTHESES}")
         if settings.n_best > settings.beam_size and not settings.sampling:
             raise RequestError(f"n_best={settings.n_best} is more than beam_size={settings.beam_size} hypotheses")
         if alignments and not self.model.attends:

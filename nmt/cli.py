@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from nmt.config import MOST_HYPOTHESES, TrainConfig
 from nmt.errors import RequestError, WorkError
+from nmt.training.interruption import Interrupted, Terminated, sigterm_raised
 
 OVERVIEW = """\
 usage: nmt VERB …        (nmt VERB --help tells more)
@@ -42,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv = sys.argv[1:]
     _set_streams()
     try:
-        status = _dispatch(list(argv))
+        with sigterm_raised():
+            status = _dispatch(list(argv))
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
@@ -52,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("nmt: interrupted", file=sys.stderr)
         return 130
+    except Terminated:
+        print("nmt: terminated", file=sys.stderr)
+        return 143
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
@@ -164,7 +169,6 @@ def _train(argv: list[str]) -> int:
 
 
 def _trainer(config: TrainConfig) -> None:
-    from nmt.training.interruption import Interrupted
     from nmt.training.session import train  # brings PyTorch, which a mistake in an override need not wait for
 
     try:

@@ -1,8 +1,15 @@
-"""SIGINT and SIGTERM ask the loop to stop at its next safe point, where the state is saved."""
+"""SIGINT and SIGTERM ask the training loop to stop at its next safe point, where the state is saved.
+
+Everywhere else they are exceptions, SIGINT as Python has it and SIGTERM here, so that whatever is half-written is
+removed on the way out.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -39,3 +46,28 @@ class Interruption:
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = number
+
+
+class Terminated(BaseException):
+    """SIGTERM, as KeyboardInterrupt is SIGINT: no Exception, so that nothing takes it for a failure and goes on."""
+
+
+@contextlib.contextmanager
+def sigterm_raised() -> Iterator[None]:
+    """While entered, SIGTERM raises `Terminated`; a second one ends the process at once.
+
+    Without effect outside the main thread, which Python's signals are for, and where somebody has decided otherwise.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from nmt.training.interruption import Interruption
+from nmt.training.interruption import Interruption, Terminated, sigterm_raised
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -43,5 +45,41 @@ def test_handlers_come_back_after_an_error() -> None:
         with pytest.raises(ValueError, match="inside"), Interruption():
             raise ValueError("inside")
         assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_elsewhere_sigterm_is_an_exception_the_first_time() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with sigterm_raised():
+        with Interruption() as interruption:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interruption.received == signal.SIGTERM
+        with pytest.raises(Terminated):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_second_sigterm_ends_the_process() -> None:
+    program = (
+        "import os, signal\n"
+        "from nmt.training.interruption import Terminated, sigterm_raised\n"
+        "with sigterm_raised():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    except Terminated:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "print('still here')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, b"")
+
+
+def test_a_handler_of_somebody_elses_stays() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with sigterm_raised():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)

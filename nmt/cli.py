@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO, cast
 
 from nmt.config import MOST_HYPOTHESES, TrainConfig
 from nmt.errors import RequestError, WorkError
@@ -45,8 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with sigterm_raised():
             status = _dispatch(list(argv))
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader has left, as in `nmt train --help | head`
         _discard_output()
@@ -297,8 +296,7 @@ def _require_utf8(name: str, text: str) -> None:
 def _discard_output() -> None:
     """Where stdout takes no more, let what is still buffered go nowhere, or it would fail again at exit."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -312,8 +310,26 @@ def _ensure_utf8_mode() -> None:
     os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
+class _ClosedStdout(io.TextIOBase):
+    """In place of a stdout that is closed: says so at the first text, which `print` would lose in silence."""
+
+    def write(self, text: str) -> int:
+        raise WorkError("stdout is closed: there is nowhere to write to")
+
+
 def _set_streams() -> None:
-    """UTF-8 and LF on the standard streams, whatever the locale and PYTHONIOENCODING say."""
+    """UTF-8 and LF on the standard streams, whatever the locale and PYTHONIOENCODING say; and there are three."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # Closed, its number would be given to the next file, which would then get what a library in C prints.
+            # A folder can be neither read nor written, whoever tries.
+            os.open(os.sep, os.O_RDONLY)
+    if sys.stdout is None:
+        sys.stdout = cast(TextIO, _ClosedStdout())
+    if sys.stderr is None:  # print would turn to stdout
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
     for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")

@@ -383,3 +383,35 @@ def test_a_full_disk_is_told() -> None:
 
 def test_version() -> None:
     assert re.fullmatch(rb"nmt (\d+\.\d+\.\d+|\(not installed\))\n", nmt("--version").stdout)
+
+
+def without(stream: int, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+    """The command as a process in which a standard stream is closed."""
+    command = ["sh", "-c", f'exec "$@" {stream}>&-', "sh", sys.executable, "-m", "nmt", *map(str, arguments)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "--cfg", "job"]])
+def test_a_closed_stdout_is_told(arguments: list[str]) -> None:
+    done = without(1, *arguments)
+    assert (done.returncode, done.stderr) == (1, b"nmt: error: stdout is closed: there is nowhere to write to\n")
+
+
+@pytest.mark.case
+def test_a_closed_stderr_changes_neither_stdout_nor_the_status() -> None:
+    for arguments in (["trian"], ["train", "--help"]):
+        done = without(2, *arguments)
+        whole = nmt(*arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (whole.returncode, whole.stdout, b"")
+
+
+@pytest.mark.case
+def test_no_file_gets_the_number_of_a_closed_stream() -> None:
+    program = "import os; from nmt import cli; cli.main(['--version']); print(os.open('/', os.O_RDONLY) > 2, file=f)"
+    code = f"import os; f = os.fdopen(os.dup(0), 'w'); {program}"
+    read, write = os.pipe()
+    command = ["sh", "-c", 'exec "$@" 1>&- 2>&-', "sh", sys.executable, "-c", code]
+    assert subprocess.run(command, stdin=write, check=False, timeout=60).returncode == 0
+    os.close(write)
+    assert os.fdopen(read, "rb").read() == b"True\n"

@@ -6,6 +6,8 @@ import dataclasses
 import json
 import re
 import select
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -279,6 +281,24 @@ def test_alignments_of_a_model_without_attention(nmt: Command, lstm_run: Path, t
     assert (outcome.status, outcome.out) == (2, "")
     assert outcome.err == "nmt: error: this model has no attention: there is no alignment to show\n"
     assert not (tmp_path / "pairs").exists()
+
+
+@pytest.mark.case
+def test_a_closed_stdout(trained_run: Path, expected: list[str], tmp_path: Path) -> None:
+    """Nothing is lost in silence; and with --output, stdout is not needed."""
+
+    def translate(*options: str | Path) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "nmt", "translate", trained_run, "--text", SENTENCES[0], *options]
+        closed = ["sh", "-c", 'exec "$@" >&-', "sh", *map(str, command)]
+        return subprocess.run(closed, capture_output=True, check=False, timeout=240)
+
+    done = translate()
+    assert (done.returncode, done.stderr) == (1, b"nmt: error: stdout is closed: there is nowhere to write to\n")
+    done = translate("--output", "/dev/stdout")
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    done = translate("--output", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == f"{expected[0]}\n"
 
 
 def test_a_reader_that_leaves(nmt_process: Command, trained_run: Path, tmp_path: Path) -> None:

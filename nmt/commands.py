@@ -10,7 +10,7 @@ import queue
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -117,10 +117,21 @@ def _input_chunks(arguments: Namespace) -> Iterator[list[str]]:
         yield from _arriving_chunks()
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    iterator = iter(lines)
-    while chunk := list(islice(iterator, LINES_AT_ONCE)):
+def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    """The lines, many at once. Raises what `lines` raises, after the lines before it were answered."""
+    failure: RequestError | None = None
+    while failure is None:
+        chunk: list[str] = []
+        try:
+            for line in islice(lines, LINES_AT_ONCE):
+                chunk.append(line)
+        except RequestError as error:
+            failure = error
+        if not chunk:
+            break
         yield chunk
+    if failure is not None:
+        raise failure
 
 
 def _arriving_chunks() -> Iterator[list[str]]:

@@ -232,7 +232,7 @@ MISTAKES: dict[str, tuple[Callable[[Place], Iterable[str | Path]], int, str]] = 
     # files in and out
     "no such input": (lambda place: place.translate("--input", place.folder / "no.txt"), 2, "no.txt: No such file"),
     "input is a folder": (lambda place: place.translate("--input", place.corpus), 2, "Is a directory"),
-    "input is binary": (lambda place: place.translate("--input", place.write("b", b"a\n\0")), 2, "line 2: a NUL byte"),
+    "input is binary": (lambda place: place.translate("--input", place.write("b", b"a\0\na")), 2, "line 1: a NUL byte"),
     "output is a folder": (
         lambda place: place.translate("--text", "a", "--output", place.corpus),
         1,

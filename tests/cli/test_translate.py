@@ -195,10 +195,31 @@ def test_bytes_that_are_not_utf8(nmt: Command, trained_run: Path, expected: list
     assert outcome.err.startswith("nmt: error: stdin line 2: not UTF-8 (byte 0xe9 at column 4)")
     assert outcome.err.count("\n") == 1
     (tmp_path / "in").write_bytes(raw)
+    outcome = nmt("translate", trained_run, "--input", tmp_path / "in")
+    assert (outcome.status, outcome.out) == (2, f"{expected[0]}\n"), "what came before it is not lost"
+    assert outcome.err.startswith(f"nmt: error: {tmp_path / 'in'} line 2: not UTF-8 (byte 0xe9 at column 4)")
+    assert outcome.err.count("\n") == 1
     outcome = nmt("translate", trained_run, "--input", tmp_path / "in", "--output", tmp_path / "out")
     assert outcome.status == 2
     assert f"{tmp_path / 'in'} line 2" in outcome.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("before", range(5))
+def test_a_bad_line_anywhere_in_a_chunk(
+    before: int,
+    nmt: Command,
+    trained_run: Path,
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(commands, "LINES_AT_ONCE", 2)
+    (tmp_path / "in").write_bytes(as_lines(SENTENCES[:before]) + b"\xff\n" + as_lines(SENTENCES))
+    outcome = nmt("translate", trained_run, "--input", tmp_path / "in")
+    assert (outcome.status, outcome.out.splitlines()) == (2, expected[:before])
+    assert f"in line {before + 1}: not UTF-8" in outcome.err
 
 
 # Exactness -------------------------------------------------------------------------------------------------------

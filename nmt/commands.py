@@ -19,7 +19,7 @@ from nmt.config import SearchConfig
 from nmt.data.corpus import MAX_LINE_BYTES, decoded_line, prepare_corpus, read_lines
 from nmt.decoding.translator import Translation, Translator
 from nmt.errors import RequestError, WorkError
-from nmt.evaluation.alignment import plot_alignment
+from nmt.evaluation.alignment import plot_alignment, require_picture
 from nmt.evaluation.compare import compare_runs
 from nmt.evaluation.lengths import LIMITS
 from nmt.evaluation.metrics import score_files
@@ -267,6 +267,9 @@ def compare(arguments: Namespace) -> None:
 
 def attend(arguments: Namespace) -> None:
     """`nmt attend`: the translation of a sentence, and where each of its words looked."""
+    if arguments.output:
+        require_picture(arguments.output)
+        _require_writable(arguments.output)
     translator = Translator.load(arguments.run)
     [translation] = translator.translate([arguments.text], alignments=True)
     if translation.alignment is None:

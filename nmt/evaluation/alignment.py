@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 WORD_START = "▁"
 END_MARK = "</s>"
+PICTURE_TYPES = (".png", ".pdf", ".svg")
 LONGEST_LABEL = 40  # characters
 # Inches:
 LARGEST_SIDE = 40
@@ -166,7 +167,7 @@ def plot_alignment(alignment: Alignment, path: Path | None = None) -> Figure:
         path: where to save it; the name's end gives the format (.png, .pdf, .svg).
 
     Raises:
-        RequestError: a side is empty, or matplotlib does not write that format.
+        RequestError: a side is empty, or the name's end is another one.
     """
     # Imported where it is used: matplotlib takes half a second, and most commands draw nothing.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
@@ -233,19 +234,20 @@ def _label(token: str) -> str:
     return token if len(token) <= LONGEST_LABEL else f"{token[: LONGEST_LABEL - 1]}…"
 
 
+def require_picture(path: Path) -> None:
+    """Raises RequestError where the name's end is none of `PICTURE_TYPES`."""
+    if path.suffix.lower() not in PICTURE_TYPES:
+        raise RequestError(f"cannot write {path}: the name must end in {', '.join(PICTURE_TYPES)}")
+
+
 def _save(figure: Figure, path: Path) -> None:
-    if not path.suffix:  # matplotlib would add one
-        raise RequestError(f"cannot write {path}: the name must end in .png, .pdf or .svg")
+    require_picture(path)
     with warnings.catch_warnings():
         # A character that no font holds is drawn as a box; that is all there is to say about it.
         warnings.simplefilter("ignore")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=120)
-        except ValueError as error:
-            if "is not supported" not in str(error):
-                raise
-            raise RequestError(f"cannot write {path}: the name must end in .png, .pdf or .svg") from error
         except OSError as error:
             raise RequestError(f"cannot write {path}: {error.strerror}") from error
 

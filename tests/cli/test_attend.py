@@ -14,7 +14,7 @@ Command = Callable[..., Any]
 TEXT = "My sister likes the summer."
 
 
-@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG\r\n"), ("pdf", b"%PDF-"), ("svg", b"<?xml")])
+@pytest.mark.parametrize(("suffix", "magic"), [("PNG", b"\x89PNG\r\n"), ("pdf", b"%PDF-"), ("svg", b"<?xml")])
 def test_a_picture(suffix: str, magic: bytes, nmt: Command, trained_run: Path, tmp_path: Path) -> None:
     picture = tmp_path / "new folder" / f"é.{suffix}"
     outcome = nmt("attend", trained_run, "--text", TEXT, "--output", picture)
@@ -56,10 +56,17 @@ def test_a_model_without_attention(nmt: Command, lstm_run: Path) -> None:
     assert outcome.err == "nmt: error: this model has no attention: there is no alignment to show\n"
 
 
-@pytest.mark.parametrize("name", ["a.xyz", "a"])
-def test_a_kind_of_file_that_there_is_not(name: str, nmt: Command, trained_run: Path, tmp_path: Path) -> None:
-    outcome = nmt("attend", trained_run, "--text", TEXT, "--output", tmp_path / name)
-    assert outcome.status == 2
-    assert outcome.err.startswith("nmt: error: ")
-    assert outcome.err.count("\n") == 1
-    assert "png" in outcome.err
+@pytest.mark.case
+@pytest.mark.parametrize("name", ["a.xyz", "a.jpg", "a"])
+def test_a_kind_of_file_that_there_is_not_is_refused_before_the_work(name: str, nmt: Command, tmp_path: Path) -> None:
+    outcome = nmt("attend", tmp_path / "no run", "--text", TEXT, "--output", tmp_path / name)
+    says = f"nmt: error: cannot write {tmp_path / name}: the name must end in .png, .pdf, .svg\n"
+    assert (outcome.status, outcome.out, outcome.err) == (2, "", says)
+
+
+@pytest.mark.case
+def test_a_folder_that_is_none_is_refused_before_the_work(nmt: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = nmt("attend", tmp_path / "no run", "--text", TEXT, "--output", tmp_path / "file" / "a.png")
+    says = f"nmt: error: cannot write {tmp_path / 'file' / 'a.png'}: Not a directory\n"
+    assert (outcome.status, outcome.out, outcome.err) == (1, "", says)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from nmt.evaluation.report import (
     write_report,
 )
 
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 VOID = {"meta", "link", "br"}
 
 
@@ -146,6 +149,28 @@ def test_the_page_has_a_picture_for_each_row_and_sentence(page: str, comparison:
     assert found.tags.count("svg") == 1 + 3 + 2 * len(comparison.test.pictured)
     for media in ("prefers-color-scheme: dark", "max-width: 720px", "@media print"):
         assert media in page
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+def test_the_page_is_as_wide_as_the_window_and_only_tables_scroll(page: str, tmp_path: Path) -> None:
+    """A phone's width, a narrow window's, and two of desktops; frames, since no window is as narrow as a phone."""
+    widths = [390, 750, 1000, 1400]
+    (tmp_path / "page.html").write_text(page.replace("greedy", "a_run_with_a_name_of_some_length"))
+    frames = "".join(f'<iframe src="page.html" width="{width}" height="900"></iframe>' for width in widths)
+    every = "[...document.querySelectorAll('iframe')].map(frame => frame.contentDocument.documentElement.scrollWidth)"
+    script = f"onload = () => document.title = {every}.join(' ')"
+    (tmp_path / "frames.html").write_text(f"<style>iframe {{ border: 0 }}</style>{frames}<script>{script}</script>")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files"]
+    command = [
+        BROWSER,
+        *options,
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--dump-dom",
+        f"{tmp_path / 'frames.html'}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    assert f"<title>{' '.join(map(str, widths))}</title>" in done.stdout
 
 
 def test_files_are_written(comparison: Comparison, record: dict[str, Any], tmp_path: Path) -> None:

@@ -186,7 +186,9 @@ def one_line(text: str) -> str:
 
 
 def describe(name: str, value: float | int | None) -> str:
-    """A metric as people read it: "loss 2.3100", "BLEU 31.20", "12,300 tokens/s"."""
+    """A metric as people read it: "mean of 50 steps", "loss 2.3100", "BLEU 31.20", "12,300 tokens/s"."""
+    if name == "steps":
+        return f"mean of {value} steps"
     title = TITLES.get(name, name.replace("_", " "))
     default = ".4g" if isinstance(value, float) else ""
     shown = "not a number" if value is None else format(value, FORMATS.get(name, default))

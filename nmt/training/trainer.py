@@ -51,7 +51,10 @@ class Progress:
 
 
 class Window:
-    """Sums over the steps since the last line of metrics; they stay on the device until the line is due."""
+    """Sums over the steps since the last line of metrics; they stay on the device until the line is due.
+
+    After a validation or a resumption the first line covers fewer steps than the others, and says how many.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.zeros(4, device=device)  # loss, cross-entropy, correct, gradient norm
@@ -62,6 +65,7 @@ class Window:
         loss, cross_entropy, correct, norm = self.sums.tolist()
         tokens = max(1, self.tokens)
         return {
+            "steps": self.steps,
             "loss": loss / tokens,
             "perplexity": float(np.exp(min(cross_entropy / tokens, 100.0))),
             "accuracy": correct / tokens,

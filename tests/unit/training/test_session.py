@@ -90,6 +90,7 @@ def test_metrics(trained_run: Path) -> None:
     assert all({"step", "epoch", "seconds", "tokens"} <= record.keys() for record in records)
     training = [record for record in records if "loss" in record]
     assert [record["step"] for record in training] == list(range(10, 201, 10))
+    assert all(record["steps"] == 10 for record in training)
     measured = {"perplexity", "accuracy", "gradient_norm", "lr", "target_tokens_per_s", "padding_share"}
     assert all(measured <= record.keys() for record in training)
     assert training[-1]["loss"] < training[0]["loss"] / 2

@@ -137,6 +137,22 @@ def test_interrupted_after_every_step(train: Train, tmp_path: Path, monkeypatch:
     assert records(tmp_path / "whole") == records(tmp_path / "parts")
 
 
+def test_each_record_says_how_many_steps_it_covers(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first after a resumption covers those since it, and its numbers are of these alone."""
+    options = ["trainer.max_steps=12", "validation.every=10", "trainer.log_every=4"]
+    with monkeypatch.context() as patch:
+        signal_after(5, signal.SIGTERM, patch)
+        with pytest.raises(Interrupted):
+            train("run", "lstm", *options)
+    train("run", "lstm", *options)
+    found = [(r["step"], r["steps"]) for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if "steps" in r]
+    assert found == [(4, 4), (8, 3), (12, 2)]
+    assert "step 8  epoch " in (told := capsys.readouterr().err)
+    assert "  mean of 3 steps  loss " in told
+
+
 def test_a_larger_budget_later_is_the_same_as_at_once(train: Train) -> None:
     whole = train("whole", "bahdanau", *EVERYTHING, "trainer.max_steps=7")
     assert train("parts", "bahdanau", *EVERYTHING, "trainer.max_steps=4").step == 4

@@ -11,13 +11,15 @@ import os
 import sys
 import time
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 SECONDS_BETWEEN_DRAWINGS = 0.2
 USUAL_COLUMNS = 80
+BAR_COLUMNS = len("100%|") + 5 + len("| ")  # that the bar takes at least, beside its text
+INDENT = "    "
 SCREEN_LINES = 2  # more than the bar takes: without the number tqdm asks the terminal, and draws nothing if it says 0
 LINE_LIKE_CATEGORIES = {"Cc", "Zl", "Zp", "Cs"}  # control characters, line and paragraph separators, lone surrogates
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "literature_bleu": "literature BLEU", "target_tokens_per_s": "tokens/s"}
@@ -45,7 +47,7 @@ class Console:
         self._terminal = self._stream is not None and self._stream.isatty()
         self._bar: tqdm[None] | None = None
         self._drawn = 0.0
-        self._numbers = ""  # what the last record said, shown until the next one
+        self._numbers: list[str] = []  # what the last record said, shown until the next one
         self._start: tuple[float, float] | None = None  # seconds and share when this process began
 
     def training(
@@ -56,15 +58,14 @@ class Console:
         values: Mapping[str, float | int | None],
         progress: float | None,
         budget: str,
-        bleu: str,
+        bleu: Sequence[str],
     ) -> None:
-        """One record of training metrics."""
+        """One record of training metrics; `bleu` holds the last one and the best one in words, if there are any."""
         if self._terminal:
             loss, speed = (
-                describe(name, values[name]) if name in values else "" for name in ("loss", "target_tokens_per_s")
+                [describe(name, values[name])] if name in values else [] for name in ("loss", "target_tokens_per_s")
             )
-            # The most wanted first: a narrow terminal cuts the rest off.
-            self._numbers = ", ".join(part for part in (loss, bleu, speed) if part)
+            self._numbers = [*loss, *bleu, *speed]  # the most wanted first: a narrow terminal has no room for the last
             self._draw(step, seconds, progress, budget)
             return
         parts = [f"step {step}", f"epoch {epoch:.2f}"]
@@ -80,16 +81,19 @@ class Console:
             self._draw(step, seconds, progress, budget)
 
     def validation(self, step: int, values: Mapping[str, float | int | None], best: tuple[float, int] | None) -> None:
-        """One line with the validation's scores."""
+        """One line with the validation's scores; several on a narrow terminal."""
         parts = [f"step {step}", "validation"] + [describe(name, value) for name, value in values.items()]
         if best is not None:
             parts.append("the best so far" if best[1] == step else f"best BLEU {best[0]:.2f} at step {best[1]}")
-        self._line("  ".join(parts))
+        for line in folded(parts, "  ", self._columns() if self._terminal else None, INDENT):
+            self._line(line)
 
     def sample(self, source: str, hypothesis: str, reference: str) -> None:
         """A translation under its source, with its reference."""
         for title, text in (("source", source), ("hypothesis", hypothesis), ("reference", reference)):
-            self._line(f"  {title:<10}  {text}")
+            words = one_line(f"  {title:<10}  {text}").split(" ")
+            for line in folded(words, " ", self._columns() if self._terminal else None, 14 * " "):
+                self._line(line)
 
     def result(self, name: str, values: Mapping[str, float | int | None]) -> None:
         """The final scores of one test set."""
@@ -144,12 +148,13 @@ class Console:
                     leave=True,
                     bar_format="{desc}" if progress is None else "{percentage:3.0f}%|{bar}| {desc}",
                 )
-            self._bar.ncols = self._columns()
-            rest = ""
+            room = self._bar.ncols = self._columns()
+            parts = [title, *self._numbers]
             if progress is not None:
                 self._bar.n = progress
-                rest = f"{_duration(self._remaining(seconds, progress))} left"
-            self._bar.set_description_str(", ".join(part for part in (title, rest, self._numbers) if part))
+                parts.insert(1, f"{_duration(self._remaining(seconds, progress))} left")
+                room -= BAR_COLUMNS
+            self._bar.set_description_str(next(folded(parts, ", ", room)))
         except (OSError, ValueError):
             self._fall_silent()
 
@@ -183,6 +188,21 @@ def one_line(text: str) -> str:
         else character
         for character in text
     )
+
+
+def folded(parts: Sequence[str], separator: str, columns: int | None, indent: str = "") -> Iterator[str]:
+    """The parts on lines of at most so many columns, broken between two parts; None: on one line.
+
+    A part that is wider stays whole. Lines after the first begin with `indent`.
+    """
+    line, *rest = parts
+    for part in rest:
+        if columns is not None and len(line) + len(separator) + len(part) > columns:
+            yield line
+            line = indent + part
+        else:
+            line += separator + part
+    yield line
 
 
 def describe(name: str, value: float | int | None) -> str:

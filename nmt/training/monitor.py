@@ -109,7 +109,7 @@ class Monitor:
         self._last_counts = (seconds, tokens)
         self._record(step, epoch, seconds, tokens, values)
         self._show(lambda board: board.scalars("train", values, step))
-        self._console.training(step, epoch, seconds, values, progress, budget, self._bleu_text())
+        self._console.training(step, epoch, seconds, values, progress, budget, self._bleu_texts())
 
     def advance(self, step: int, seconds: float, progress: float | None = None, budget: str = "") -> None:
         """Moves the bar between two records; does nothing where there is no bar, and is cheap at every step."""
@@ -221,10 +221,10 @@ class Monitor:
             return None
         return (tokens - self._last_counts[1]) / (seconds - self._last_counts[0])
 
-    def _bleu_text(self) -> str:
+    def _bleu_texts(self) -> list[str]:
         if self._best is None or self._last_bleu is None:
-            return ""
-        return f"BLEU {self._last_bleu:.2f}, best {self._best[0]:.2f}"
+            return []
+        return [f"BLEU {self._last_bleu:.2f}", f"best {self._best[0]:.2f}"]
 
 
 def budget_progress(

@@ -246,6 +246,7 @@ class Terminal:
     """A pseudo-terminal: `stream` is what a program writes to, `shown()` what arrives on the other side."""
 
     def __init__(self, columns: int) -> None:
+        self.columns = columns or 80
         self._master, slave = pty.openpty()
         if columns:
             termios.tcsetwinsize(slave, (24, columns))
@@ -282,7 +283,35 @@ def test_a_terminal_shows_a_bar_with_everything_that_matters(tmp_path: Path, ter
     last = drawn[-1]
     for part in ("30%", "step 6/20", "2 min 20 s left", "loss 4.4000", "BLEU 15.00, best 15.00"):
         assert part in last
-    assert all(len(line) <= 130 for line in drawn)
+    assert all(len(line) <= terminal.columns for line in drawn)
+
+
+MEASURED = {"bleu": 31.2, "chrf": 50.12, "loss": 2.34567, "perplexity": 10.4401, "length_ratio": 0.98765, "seconds": 12}
+SENTENCE = "A man in a blue shirt is standing on a ladder cleaning a window, and the word antidisestablishmentarianism."
+
+
+@pytest.mark.case
+def test_nothing_is_cut_and_nothing_wraps(tmp_path: Path, terminal: Terminal) -> None:
+    """No line is wider than the terminal, and each is made of whole parts; where there is room, all are on one."""
+    wide = terminal.columns > 100
+    with Monitor(tmp_path, stream=terminal.stream) as monitor:
+        metrics = {"loss": 2.3456, "target_tokens_per_s": 12_345.0}
+        monitor.validation(500, 1.5, 99_000.0, 10**9, MEASURED, [Sample(SENTENCE, SENTENCE, "été")])
+        monitor.training(1_234_567, 20.57, 100_000.0, 10**9, metrics, 0.125, "step 1234567/9876543")
+        drawn = [line for line in re.split(r"[\r\n]+", terminal.shown()) if line.strip()]
+    assert all(len(line) <= terminal.columns for line in drawn)
+    source, hypothesis = (next(i for i, line in enumerate(drawn) if name in line) for name in ("source", "hypothesis"))
+    assert "  ".join(line.strip() for line in drawn[:source]).split("  ") == [
+        *("step 500", "validation", "BLEU 31.20", "chrF 50.12", "loss 2.3457", "perplexity 10.44"),
+        *("length ratio 0.9877", "seconds 12.0", "the best so far"),
+    ]
+    assert " ".join(line[14:] for line in drawn[source:hypothesis]) == SENTENCE
+    assert all(line.startswith(" " * 14) for line in drawn[source + 1 : hypothesis])
+    assert (source == 1) == wide
+    bar, _, text = drawn[-1].rpartition("| ")
+    assert bar.startswith(" 12%|")
+    parts = ["step 1234567/9876543", "194 h 26 min left", "loss 2.3456", "BLEU 31.20", "best 31.20", "12,345 tokens/s"]
+    assert text == ", ".join(parts if wide else parts[:4])
 
 
 def test_messages_stand_above_the_bar(tmp_path: Path, terminal: Terminal) -> None:

@@ -328,6 +328,9 @@ def test_a_wheel_brings_its_presets(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=root, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(installed)
+    (about,) = installed.glob("nmt-*.dist-info")
+    assert "License-Expression: Apache-2.0\nLicense-File: LICENSE\n" in (about / "METADATA").read_text()
+    assert (about / "licenses" / "LICENSE").read_bytes() == (root / "LICENSE").read_bytes()
     program = (
         "from nmt.configuration import compose; from nmt.configuration.store import config_directory; "
         "print(config_directory(), compose(['model=luong']).model.name)"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from nmt.data.grammar.corpus import generate_pair, write_grammar_corpus
 from nmt.data.grammar.tokens import Pair, words
 
-GRAMMAR_VERSION = 1
+GRAMMAR_VERSION = 2
 """To be raised when the same configuration gives other sentences than before: cached corpora are then made anew."""
 
 __all__ = ["GRAMMAR_VERSION", "Pair", "generate_pair", "words", "write_grammar_corpus"]

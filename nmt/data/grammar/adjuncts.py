@@ -8,6 +8,7 @@ from nmt.data.grammar.nouns import PEOPLE
 from nmt.data.grammar.predicates import Predicate, Predicates
 from nmt.data.grammar.source import DeadEnd
 from nmt.data.grammar.tokens import Phrase
+from nmt.data.grammar.verbs import UNWILLED
 
 _SKILLS = ("travailler", "chanter", "danser", "nager")
 _NO_MANNER = (
@@ -128,7 +129,7 @@ class Adjuncts(Predicates):
 
     def _adjunct_s(self, n: int, predicate: Predicate, subject: NounPhrase, time: str, more: bool) -> int:
         """to open, without opening, before opening, while opening, because she opens."""
-        if subject_type(subject.kind) != "p" or predicate.verb.stative:
+        if subject_type(subject.kind) != "p" or predicate.verb.stative or time == "gerund":  # one inside another
             return 0
         if (
             n >= 3
@@ -142,6 +143,8 @@ class Adjuncts(Predicates):
         size = n if n < 8 or not more else self.between(3, 7)
         left, right = self.pick((("to", "pour"), ("without", "sans"), ("before", "avant de"), ("while", "en")))
         if right == "en" and predicate.verb.infinitive in ("dormir", "réveiller", "tomber"):
+            raise DeadEnd
+        if left == "to" and predicate.verb.infinitive in UNWILLED:  # nobody falls to swim
             raise DeadEnd
         without = NESTED + (" sudden" if left in ("to", "while") else "")
         inner_predicate = self.verb_phrase(size - 1, subject, "gerund", without)

@@ -31,11 +31,15 @@ class Clauses(NestedFrames):
         return self.attempt(lambda: self._clause(n, time, without))
 
     def _clause(self, n: int, time: str, without: str) -> Phrase:
+        subject, predicate = self._subject_and_predicate(n, time, without)
+        return subject.phrase + self.finite(predicate, subject.features)
+
+    def _subject_and_predicate(self, n: int, time: str, without: str) -> tuple[NounPhrase, Predicate]:
         subject, rest = self.subject(n, time)
         outer, self.discourse.now = self.discourse.now, time
         predicate = self.verb_phrase(rest, subject, time, without)
         self.discourse.now = outer
-        return subject.phrase + self.finite(predicate, subject.features)
+        return subject, predicate
 
     def subject(self, n: int, time: str, *, least: int = 2) -> tuple[NounPhrase, int]:
         """A subject for a clause of n words, and the words left for its predicate (at least `least`)."""
@@ -215,13 +219,23 @@ class Clauses(NestedFrames):
                     ("as soon as", "dès que", "completed" if time == "past" else time),
                 )
             )
-        first = self.pair(english, french) + self._passing(size - len(english.split()), inner) + self.pair(",", ",")
-        return first + self.statement(n - size, time, False)
+        passing = self._passing(size - len(english.split()), inner, negated=english == "if")
+        # What follows at once is an event: not "as soon as he came, she was singing".
+        main = "completed" if inner == "completed" else time
+        return self.pair(english, french) + passing + self.pair(",", ",") + self.statement(n - size, main, False)
 
-    def _passing(self, n: int, time: str) -> Phrase:
-        """A clause about something that happens, not a habit or a lasting state."""
+    def _passing(self, n: int, time: str, *, negated: bool) -> Phrase:
+        """A clause about something that happens, not a habit or a lasting state; or does not, where it may be negated:
+        not "as soon as she never sings"."""
+
+        def rule() -> Phrase:
+            subject, predicate = self._subject_and_predicate(n, time, _LASTING)
+            if predicate.verb.stative or (predicate.negation and not negated):
+                raise DeadEnd
+            return subject.phrase + self.finite(predicate, subject.features)
+
         self.discourse.banned = "ft"
-        result = self.clause(n, time, _LASTING)
+        result = self.attempt(rule)
         self.discourse.banned = ""
         return result
 

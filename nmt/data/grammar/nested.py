@@ -161,7 +161,7 @@ class NestedFrames(Frames):
             "bare",
             "trying modal and_verb and_pronoun " + (_LASTING[8:] if verb.base == "want" else _LASTING),
         )
-        if inner.verb.stative and verb.base != "want":
+        if inner.verb.stative and (verb.base != "want" or inner.verb.noun or inner.verb.infinitive in _UNWANTED):
             raise DeadEnd
         if negated and (predicate.negation or self.has_indefinite(inner)):
             raise DeadEnd
@@ -208,6 +208,8 @@ class NestedFrames(Frames):
         second = self.verb_phrase(n - 1 - size, subject, time, "and_verb and_pronoun")
         if first.verb.infinitive == second.verb.infinitive or first.verb.stative != second.verb.stative:
             raise DeadEnd
+        if first.tense != second.tense:  # not "worked and was sleeping"
+            raise DeadEnd
         first.adjuncts += self.pair("and", "et") + self.finite(second, subject.features)
         return first
 
@@ -246,6 +248,7 @@ class NestedFrames(Frames):
 
 # states that nobody tries to be in; "quality" first
 _LASTING = "quality comparison profession being_somewhere having belonging state"
+_UNWANTED = ("craindre", "détester")
 _NO_PASSIVE = ("voir", "trouver", "perdre", "porter", "prendre", "quitter", "apporter", "goûter", "commander")
 _FIRST = ("chercher", "trouver", "acheter", "préparer", "prendre", "choisir", "laver", "ouvrir", "voler", "attraper",
           "réparer", "écrire", "traduire", "regarder", "saluer", "rencontrer", "attendre", "inviter")  # fmt: skip

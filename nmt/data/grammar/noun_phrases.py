@@ -36,8 +36,11 @@ NUMBERS = (
     ("eight", "huit"), ("nine", "neuf"), ("ten", "dix"),
 )  # fmt: skip
 _QUANTITIES = (("many", "beaucoup de"), ("several", "plusieurs"))
-# "vieille fille" is a spinster
-_CLASHES = [(age, noun) for age in ("old", "young") for noun in ("boy", "girl", "child")]
+# "vieille fille" is a spinster, "grand homme" a great man and not a tall one
+_CLASHES = [
+    *((age, noun) for age in ("old", "young") for noun in ("boy", "girl", "child")),
+    *(("tall", noun.english) for noun in NOUNS["person"] if noun.english not in ("boy", "girl", "child")),
+]
 POSSESSIVES = (
     ("my", ("mon", "ma", "mes")), ("your", ("ton", "ta", "tes")), ("his", ("son", "sa", "ses")),
     ("her", ("son", "sa", "ses")), ("our", ("notre", "notre", "nos")), ("their", ("leur", "leur", "leurs")),

@@ -104,7 +104,7 @@ class Predicates(NounPhrases):
         """The tense of a verb in a clause about that time."""
         punctual = verb.infinitive in _PUNCTUAL
         ambiguous = english.past(verb.base) == verb.base  # "they read" is present or past
-        if (time == "while" and punctual) or (time == "completed" and ambiguous):
+        if (time == "while" and punctual) or (time == "completed" and (ambiguous or verb.stative)):
             raise DeadEnd
         if time == "past" and ambiguous:
             return "progressive"

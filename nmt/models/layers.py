@@ -88,7 +88,8 @@ class LearnedPositions(NoPositions):
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
         self.table = nn.Embedding(length, width)
-        nn.init.normal_(self.table.weight, std=width**-0.5)
+        # As large as the sinusoids, next to embeddings of unit variance: smaller ones are drowned by them at first.
+        nn.init.normal_(self.table.weight, std=math.sqrt(0.5))
 
     def embed(self, x_BTD: Tensor, position_BT: Tensor) -> Tensor:
         return x_BTD + self.table(position_BT.clamp(max=self.table.num_embeddings - 1))

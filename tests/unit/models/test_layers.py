@@ -147,6 +147,13 @@ def test_beyond_a_learned_table_its_last_entry_serves() -> None:
     torch.testing.assert_close(added, positions.table.weight[[0, 2, 2, 2]].detach())
 
 
+def test_learned_positions_start_as_large_as_sinusoids() -> None:
+    """Next to embeddings of unit variance, vectors of unit length would be too small to tell positions apart."""
+    torch.manual_seed(1)
+    learned = LearnedPositions(64, length=200).table.weight.detach()
+    assert learned.var().item() == pytest.approx(sinusoids(200, 64).square().mean().item(), rel=0.03)
+
+
 @pytest.mark.conformance
 def test_rotation_by_hand_and_a_score_that_depends_on_the_distance_alone() -> None:
     """Su et al. 2021, equations 15 and 16: pair i is turned by t · 10000^(-2i/K)."""

@@ -13,6 +13,7 @@ import pytest
 
 from nmt.config import GrammarData
 from nmt.configuration import compose
+from nmt.configuration.schema import MODELS
 from nmt.training.checkpoint import BEST, Checkpoint
 from nmt.training.session import train
 
@@ -22,6 +23,7 @@ MULTI30K = os.environ.get("NMT_MULTI30K")  # folder with the released files, whe
 # The presets, smaller where that is quicker.
 FAMILIES = {
     "lstm": ["model.layers=1", "optimizer.lr=3e-3", "trainer.max_steps=500"],
+    "cho": ["optimizer.lr=3e-3", "trainer.max_steps=250"],
     "bahdanau": [
         "model.embedding_size=128",
         "model.hidden_size=128",
@@ -31,6 +33,14 @@ FAMILIES = {
         "trainer.max_steps=250",
     ],
     "luong": ["model.layers=1", "optimizer.lr=3e-3", "trainer.max_steps=500"],
+    "intra_attention": [
+        "model.embedding_size=128",
+        "model.hidden_size=128",
+        "model.attention_size=128",
+        "optimizer.lr=3e-3",
+        "schedule.warmup=100",
+        "trainer.max_steps=600",
+    ],
     "transformer": [
         "model.encoder_layers=2",
         "model.decoder_layers=2",
@@ -38,6 +48,14 @@ FAMILIES = {
         "schedule.warmup=100",
         "trainer.max_steps=400",
     ],
+    "transformer_modern": [
+        "model.encoder_layers=2",
+        "model.decoder_layers=2",
+        "optimizer.lr=2e-3",
+        "schedule.warmup=100",
+        "trainer.max_steps=300",
+    ],
+    "decoder_only": ["model.layers=4", "optimizer.lr=1e-3", "schedule.warmup=100", "trainer.max_steps=400"],
 }
 OVERFIT = [
     "data=files",
@@ -53,6 +71,10 @@ OVERFIT = [
     "validation.every=1000",
     "validation.samples=0",
 ]
+
+
+def test_every_family_is_here() -> None:
+    assert {compose([f"model={preset}"]).model.family for preset in FAMILIES} == set(MODELS)
 
 
 @pytest.fixture

@@ -129,6 +129,8 @@ class BlockConfig(ModelConfig):
         1_024, "positions=learned: size of the table; later positions share its last entry", at_least=1
     )
     attention_dropout: float = key(0.0, "share of attention weights set to zero in training", at_least=0, below=1)
+    alignment_layer: int = key(-1, "layer of the decoder whose attention is shown; -1 is the last")
+    alignment_head: int | None = key(None, "head whose attention is shown; null: their mean", at_least=0)
 
 
 @dataclass
@@ -137,8 +139,6 @@ class TransformerConfig(BlockConfig):
 
     encoder_layers: int = key(4, "encoder layers", at_least=1)
     decoder_layers: int = key(4, "decoder layers", at_least=1)
-    alignment_layer: int = key(-1, "decoder layer whose attention is shown; -1 is the last")
-    alignment_head: int | None = key(None, "head whose attention is shown; null: their mean", at_least=0)
 
 
 @dataclass
@@ -146,8 +146,6 @@ class DecoderOnlyConfig(BlockConfig):
     """One sequence over one vocabulary: source, the marker that asks for French, target."""
 
     layers: int = key(6, "layers", at_least=1)
-    alignment_layer: int = key(-1, "layer whose attention is shown; -1 is the last")
-    alignment_head: int | None = key(None, "head whose attention is shown; null: their mean", at_least=0)
 
 
 # Data ------------------------------------------------------------------------------------------------------------

@@ -33,7 +33,8 @@ MAX_LINE_BYTES = 16 * 2**20
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+"""Every character that any reader might take for a line end."""
 
 
 # Lines ------------------------------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ def decoded_line(name: Path | str, number: int, line: bytes) -> str:
 
 def clean_line(text: str) -> str:
     """A text as models get it: NFC, and one line whatever it contains."""
-    return unicodedata.normalize("NFC", _LINE_BREAKS.sub(" ", text))
+    return unicodedata.normalize("NFC", LINE_BREAKS.sub(" ", text))
 
 
 def reference_lines(path: Path | str) -> list[str]:

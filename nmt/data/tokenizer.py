@@ -25,6 +25,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from nmt.config import TokenizerConfig
+from nmt.data.corpus import LINE_BREAKS
 from nmt.data.filter import is_blank
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import RequestError
@@ -42,7 +43,6 @@ TRAINING_THREADS = 16  # of any machine: the sums of unigram training depend on 
 SAMPLE_SEED = 1
 BATCH_FOR_THREADS = 256  # below that, starting threads takes longer than encoding
 
-LINE_BREAKS = re.compile("[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 SPACES = re.compile(" {2,}")
 
 

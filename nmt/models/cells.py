@@ -35,10 +35,15 @@ def reverse_within_length(x_BS: Tensor, lengths_B: Tensor) -> Tensor:
     return x_BS[torch.arange(len(x_BS), device=x_BS.device)[:, None], index_BS]
 
 
-def lstm_cell(gates_R4H: Tensor, cell_RH: Tensor) -> tuple[Tensor, Tensor]:
-    """State and cell from the gates' pre-activations, in PyTorch's order: input, forget, candidate, output."""
+def lstm_cell(gates_R4H: Tensor, cell_RH: Tensor, added_RH: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """State and cell from the gates' pre-activations, in PyTorch's order: input, forget, candidate, output.
+
+    `added_RH` enters the cell beside what an LSTM keeps and what it lets in.
+    """
     input_RH, forget_RH, candidate_RH, output_RH = gates_R4H.chunk(4, dim=-1)
     cell_RH = forget_RH.sigmoid() * cell_RH + input_RH.sigmoid() * candidate_RH.tanh()
+    if added_RH is not None:
+        cell_RH = cell_RH + added_RH
     return output_RH.sigmoid() * cell_RH.tanh(), cell_RH
 
 

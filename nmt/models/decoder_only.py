@@ -22,10 +22,10 @@ from nmt.config import DecoderOnlyConfig
 from nmt.data.batching import Batch
 from nmt.data.tokenizer import PAD
 from nmt.models.attention import MultiHeadAttention
-from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel
+from nmt.models.base import DecoderState, Memory
 from nmt.models.cache import KeyValueCache
-from nmt.models.layers import Dropout, build_norm, build_positions
-from nmt.models.transformer import EncoderLayer, choose_head, initialize_linear
+from nmt.models.layers import build_final_norm
+from nmt.models.transformer import BlockModel, EncoderLayer, initialize_linear
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,21 @@ class DecoderOnlyState(DecoderState):
     position_R: Tensor
 
 
-class DecoderOnly(TranslationModel):
+class DecoderOnly(BlockModel):
     """A single stack whose every layer serves source and target alike."""
 
     def __init__(self, config: DecoderOnlyConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        if source_vocabulary != target_vocabulary:
-            raise ValueError("one sequence needs one joint vocabulary")
-        self.embeddings = Embeddings(source_vocabulary, target_vocabulary, config.width, tied=True)
-        self.positions = build_positions(config)
-        self.dropout = Dropout(config.dropout)
+        super().__init__(config, source_vocabulary, target_vocabulary, config.layers)
+        if not self.embeddings.tied:
+            raise ValueError("one sequence needs one joint vocabulary and tied embeddings")
         self.layers = nn.ModuleList(EncoderLayer(config, self.positions) for _ in range(config.layers))
-        self.final_norm = build_norm(config) if config.norm == "pre" else nn.Identity()
-        self.output = self.embeddings.projection(config.width, target_vocabulary)
-        self.alignment_layer = config.alignment_layer % config.layers
-        self.alignment_head = config.alignment_head
+        self.final_norm = build_final_norm(config)
         initialize_linear(self)
 
     def encode(self, source_BS: Tensor) -> DecoderOnlyMemory:
         mask_BS = source_BS != PAD
         position_1S = torch.arange(source_BS.shape[1], device=source_BS.device).unsqueeze(0)
-        x_BSD = self._embed(source_BS, position_1S)
+        x_BSD = self.embed(self.embeddings.source, source_BS, position_1S)
         keys: list[tuple[Tensor, Tensor]] = []
         for layer in self._stack():
 
@@ -90,7 +84,7 @@ class DecoderOnly(TranslationModel):
             ),
             dim=-1,
         )
-        x_BTD = self._embed(batch.target_input_BT, position_BT)
+        x_BTD = self.embed(self.embeddings.source, batch.target_input_BT, position_BT)
         for layer, (source_keys, source_values) in zip(self._stack(), memory.keys, strict=True):
 
             def look(
@@ -117,7 +111,7 @@ class DecoderOnly(TranslationModel):
         softmax goes to the target so far."""
         assert isinstance(state, DecoderOnlyState) and isinstance(memory, DecoderOnlyMemory)
         position_R1 = state.position_R.unsqueeze(1)
-        x_R1D = self._embed(tokens_R.unsqueeze(1), position_R1)
+        x_R1D = self.embed(self.embeddings.source, tokens_R.unsqueeze(1), position_R1)
         caches: list[KeyValueCache] = []
         weights_RS: Tensor | None = None
         for i, (layer, source) in enumerate(zip(self._stack(), memory.keys, strict=True)):
@@ -129,15 +123,12 @@ class DecoderOnly(TranslationModel):
             x_R1D = layer.around_attention(x_R1D, lambda _, gathered=gathered_R1D: gathered)
             x_R1D = layer.around_feed_forward(x_R1D, layer.feed_forward)
             if need_weights and i == self.alignment_layer:
-                weights_RS = choose_head(source_RHS, self.alignment_head)
+                weights_RS = self.shown(source_RHS)
                 weights_RS = weights_RS / weights_RS.sum(dim=-1, keepdim=True).clamp(min=1e-9)
         return self.final_norm(x_R1D).squeeze(1), DecoderOnlyState(tuple(caches), state.position_R + 1), weights_RS
 
     def _stack(self) -> list[EncoderLayer]:
         return [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
-
-    def _embed(self, tokens_BT: Tensor, position_BT: Tensor) -> Tensor:
-        return self.dropout(self.positions.embed(self.embeddings.source(tokens_BT), position_BT))
 
 
 def prefix_attention(

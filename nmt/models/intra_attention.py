@@ -20,6 +20,7 @@ from nmt.data.batching import Batch
 from nmt.data.tokenizer import PAD
 from nmt.models.attention import masked_softmax
 from nmt.models.base import DecoderState, Embeddings, Memory, Rows, TranslationModel
+from nmt.models.cells import lstm_cell
 from nmt.models.layers import Dropout
 
 
@@ -102,12 +103,9 @@ class LSTMN(nn.Module):
         weights_R1T = scores_R1T.softmax(dim=-1)  # equation 5; empty at the first position, and so are the sums
         summary_RH = (weights_R1T @ tape.hidden_RTH).squeeze(1)  # h̃_t, equation 6
         memory_RH = (weights_R1T @ tape.cell_RTH).squeeze(1)  # c̃_t
-        gates_R4H = gates_R4H + self.recurrent(summary_RH)  # equation 7
-        input_RH, forget_RH, candidate_RH, output_RH = gates_R4H.chunk(4, dim=-1)
-        cell_RH = forget_RH.sigmoid() * memory_RH + input_RH.sigmoid() * candidate_RH.tanh()  # equation 8
-        if fused_RH is not None:
-            cell_RH = cell_RH + fused_RH
-        hidden_RH = output_RH.sigmoid() * cell_RH.tanh()  # equation 9
+        gates_R4H = gates_R4H + self.recurrent(summary_RH)  # i_t, f_t, ĉ_t, o_t, equation 7
+        # c_t = f_t ∘ c̃_t + i_t ∘ ĉ_t (+ r_t ∘ α̃_t) and h_t = o_t ∘ tanh(c_t), equations 8 and 9
+        hidden_RH, cell_RH = lstm_cell(gates_R4H, memory_RH, fused_RH)
         return hidden_RH, summary_RH, tape.append(hidden_RH, cell_RH, self.intra.key(hidden_RH))
 
 

@@ -169,6 +169,11 @@ def build_norm(config: BlockConfig) -> nn.Module:
     return nn.LayerNorm(config.width) if config.normalization == "layer" else nn.RMSNorm(config.width, eps=1e-6)
 
 
+def build_final_norm(config: BlockConfig) -> nn.Module:
+    """With the norm before each sub-layer nothing else normalises the sum that leaves the last layer."""
+    return build_norm(config) if config.norm == "pre" else nn.Identity()
+
+
 class Residual(nn.Module):
     """A sub-layer's residual connection: norm(x + dropout(f(x))) as published (post), or
     x + dropout(f(norm(x))) (pre)."""

@@ -20,7 +20,7 @@ from nmt.data.tokenizer import PAD
 from nmt.models.attention import MultiHeadAttention
 from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel
 from nmt.models.cache import KeyValueCache
-from nmt.models.layers import Dropout, NoPositions, Residual, build_feed_forward, build_norm, build_positions
+from nmt.models.layers import Dropout, NoPositions, Residual, build_feed_forward, build_final_norm, build_positions
 
 
 @dataclass(frozen=True)
@@ -113,29 +113,42 @@ class DecoderLayer(EncoderLayer):
         return self.cross_attention(self.cross_attention.project_query(x_BQD), source_keys, mask=mask)
 
 
-class Transformer(TranslationModel):
-    """Encoder and decoder of section 3, post-norm as published or pre-norm."""
+class BlockModel(TranslationModel):
+    """What surrounds the layers here and in the decoder-only model: embeddings, positions, whose attention is shown."""
 
-    def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: BlockConfig, source_vocabulary: int, target_vocabulary: int, layers: int) -> None:
         super().__init__()
         self.embeddings = Embeddings(source_vocabulary, target_vocabulary, config.width, config.tie_embeddings)
         self.positions = build_positions(config)
         self.dropout = Dropout(config.dropout)
+        self.output = self.embeddings.projection(config.width, target_vocabulary)
+        self.alignment_layer = config.alignment_layer % layers
+        self.alignment_head = config.alignment_head
+
+    def embed(self, table: nn.Embedding, tokens_BT: Tensor, position_BT: Tensor) -> Tensor:
+        """√D · E[token] + position (sections 3.4 and 3.5), with dropout (section 5.4)."""
+        return self.dropout(self.positions.embed(table(tokens_BT), position_BT))
+
+    def shown(self, weights_RHS: Tensor) -> Tensor:
+        """The weights (R, S) of the head that is to be shown, or the mean of all."""
+        return weights_RHS.mean(dim=1) if self.alignment_head is None else weights_RHS[:, self.alignment_head]
+
+
+class Transformer(BlockModel):
+    """Encoder and decoder of section 3, post-norm as published or pre-norm."""
+
+    def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__(config, source_vocabulary, target_vocabulary, config.decoder_layers)
         self.encoder = nn.ModuleList(EncoderLayer(config, self.positions) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config, self.positions) for _ in range(config.decoder_layers))
-        # With the norm before each sub-layer nothing normalises the sum that leaves the last layer.
-        pre = config.norm == "pre"
-        self.encoder_norm = build_norm(config) if pre else nn.Identity()
-        self.decoder_norm = build_norm(config) if pre else nn.Identity()
-        self.output = self.embeddings.projection(config.width, target_vocabulary)
-        self.alignment_layer = config.alignment_layer % config.decoder_layers
-        self.alignment_head = config.alignment_head
+        self.encoder_norm = build_final_norm(config)
+        self.decoder_norm = build_final_norm(config)
         initialize_linear(self)
 
     def encode(self, source_BS: Tensor) -> TransformerMemory:
         mask_BS = source_BS != PAD
         position_1S = torch.arange(source_BS.shape[1], device=source_BS.device).unsqueeze(0)
-        x_BSD = self._embed(self.embeddings.source, source_BS, position_1S)
+        x_BSD = self.embed(self.embeddings.source, source_BS, position_1S)
         for layer in self.encoder:
             x_BSD = layer(x_BSD, position_1S, mask_BS[:, None, None, :])
         states_BSD = self.encoder_norm(x_BSD)
@@ -145,7 +158,7 @@ class Transformer(TranslationModel):
     def forward(self, batch: Batch) -> Tensor:
         memory = self.encode(batch.source_BS)
         position_1T = torch.arange(batch.target_input_BT.shape[1], device=batch.source_BS.device).unsqueeze(0)
-        x_BTD = self._embed(self.embeddings.target, batch.target_input_BT, position_1T)
+        x_BTD = self.embed(self.embeddings.target, batch.target_input_BT, position_1T)
         for layer, keys in zip(self._decoder_layers(), memory.keys, strict=True):
             x_BTD = layer.decode(x_BTD, position_1T, keys, memory.attention_mask)
         return self.decoder_norm(x_BTD)
@@ -159,7 +172,7 @@ class Transformer(TranslationModel):
         """The weights are those of the config's layer and head: by default, the mean of the last layer's."""
         assert isinstance(state, TransformerState) and isinstance(memory, TransformerMemory)
         position_11 = torch.full((1, 1), state.caches[0].length, device=tokens_R.device)
-        x_RD = self._embed(self.embeddings.target, tokens_R.unsqueeze(1), position_11).squeeze(1)
+        x_RD = self.embed(self.embeddings.target, tokens_R.unsqueeze(1), position_11).squeeze(1)
         caches: list[KeyValueCache] = []
         weights_RS: Tensor | None = None
         for i, layer in enumerate(self._decoder_layers()):
@@ -167,20 +180,11 @@ class Transformer(TranslationModel):
             x_RD, cache, weights_RHS = layer.step(x_RD, state.caches[i], memory.keys[i], memory.attention_mask, wanted)
             caches.append(cache)
             if weights_RHS is not None:
-                weights_RS = choose_head(weights_RHS, self.alignment_head)
+                weights_RS = self.shown(weights_RHS)
         return self.decoder_norm(x_RD), TransformerState(tuple(caches)), weights_RS
 
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
-
-    def _embed(self, table: nn.Embedding, tokens_BT: Tensor, position_BT: Tensor) -> Tensor:
-        """√D · E[token] + position (sections 3.4 and 3.5), with dropout (section 5.4)."""
-        return self.dropout(self.positions.embed(table(tokens_BT), position_BT))
-
-
-def choose_head(weights_RHS: Tensor, head: int | None) -> Tensor:
-    """The weights (R, S) of one head, or the mean of all."""
-    return weights_RHS.mean(dim=1) if head is None else weights_RHS[:, head]
 
 
 def initialize_linear(model: nn.Module) -> None:

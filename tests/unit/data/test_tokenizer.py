@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import TokenizerConfig
-from nmt.data.tokenizer import BOS, EOS, LINE_BREAKS, MAX_SENTENCE_BYTES, PAD, UNKNOWN, Tokenizer, _in_background
+from nmt.data.corpus import LINE_BREAKS
+from nmt.data.tokenizer import BOS, EOS, MAX_SENTENCE_BYTES, PAD, UNKNOWN, Tokenizer, _in_background
 from nmt.errors import RequestError
 
 WORDS = (

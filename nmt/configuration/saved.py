@@ -1,5 +1,8 @@
 """The config.yaml of a run directory: written resolved, read without executing anything.
 
+Much of what is left of a YAML file that was cut off is YAML, too, and would be taken with defaults for the rest. So the
+file ends with YAML's own mark of a document's end, and is read only if it does.
+
 Reading does not go through OmegaConf, which would look up interpolations such as `${oc.env:HOME}` in a file that may
 have come from elsewhere. The YAML is plain data, and each value is checked against the schema's type here.
 """
@@ -20,21 +23,24 @@ from nmt.configuration.schema import DATA, MODELS, Key, fields_of
 from nmt.errors import RequestError
 from nmt.files import write_atomically
 
+END = "..."
+
 
 def save_config(config: TrainConfig, path: Path) -> None:
     """Write a configuration as YAML, all values resolved; the file appears complete or not at all."""
     text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=120)
-    write_atomically(path, text)
+    write_atomically(path, f"{text}{END}\n")
 
 
 def load_config(path: Path) -> TrainConfig:
     """Read what `save_config` wrote.
 
-    Raises RequestError, naming the file and the key, for a file that is not there or not YAML, and for an unknown key
-    or a value that the schema refuses.
+    Raises RequestError, naming the file and the key, for a file that is not there, cut off or not YAML, and for an
+    unknown key or a value that the schema refuses.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -44,6 +50,8 @@ def load_config(path: Path) -> TrainConfig:
         line = f" line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", error)).split())
         raise RequestError(f"{path}{line}: not YAML: {problem}") from error
+    if text.rstrip().rpartition("\n")[2] != END:
+        raise RequestError(f"{path}: cut off: a config ends with a line of three dots, {END}")
     try:
         config = cast(TrainConfig, _section(TrainConfig, content, ""))
         check(config)

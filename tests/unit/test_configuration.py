@@ -241,7 +241,7 @@ def edited(path: Path, **changes: object) -> Path:
             del node[last]
         else:
             node[last] = value
-    path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    path.write_text(yaml.safe_dump(content, allow_unicode=True, explicit_end=True), encoding="utf-8")
     return path
 
 
@@ -289,7 +289,8 @@ def test_a_file_that_does_not_fit_is_refused_by_file_and_key(
     ("content", "message"),
     [
         (None, "No such file or directory"),
-        (b"", "must be a mapping"),
+        (b"", "cut off"),
+        (b"[]\n...\n", "must be a mapping"),
         (b"\xe9", "not UTF-8"),
         (b"a: [1\n", "line 2: not YAML"),
         (b"a: \x00", "not YAML"),
@@ -304,6 +305,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     assert str(path) in str(refusal.value)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.case
+def test_a_file_that_is_cut_off_anywhere_is_refused(saved: Path) -> None:
+    """Between two keys, too, where the rest is YAML: nothing is taken with defaults in silence."""
+    whole = saved.read_bytes()
+    for length in [*range(0, len(whole) - 1, 37), *(len(whole) - missing for missing in range(2, 40))]:
+        saved.write_bytes(whole[:length])
+        with pytest.raises(RequestError, match=r"config\.yaml(: cut off| line \d+: not YAML)"):
+            load_config(saved)
+    saved.write_bytes(whole[:-1])  # without its last LF, as some editors leave it
+    assert load_config(saved).run.dir == "x"
 
 
 def test_numbers_without_a_point_are_numbers(saved: Path) -> None:

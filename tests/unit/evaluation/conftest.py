@@ -26,7 +26,7 @@ def copy_run(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Cop
         for key, value in (changes or {}).items():
             section, name = key.split(".")
             config[section][name] = value
-        (run / "config.yaml").write_text(yaml.safe_dump(config))
+        (run / "config.yaml").write_text(yaml.safe_dump(config, explicit_end=True))
         if weights is not None:
             (run / "checkpoints" / "best").unlink()
             (run / "checkpoints" / "best").symlink_to(weights)

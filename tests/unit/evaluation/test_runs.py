@@ -103,7 +103,7 @@ def test_a_run_without_a_checkpoint_says_how_far_it_came(make_run: MakeRun, tmp_
 
 def test_a_config_of_another_version_is_a_failed_run(make_run: MakeRun) -> None:
     run = make_run("a")
-    (run / "config.yaml").write_text((run / "config.yaml").read_text() + "colour: red\n")
+    (run / "config.yaml").write_text("colour: red\n" + (run / "config.yaml").read_text())
     assert "colour: this version of nmt has no such key" in read_runs([run])[0].failure
 
 

@@ -80,7 +80,7 @@ def test_an_average_translates_and_is_no_step_of_the_run(run_copy: Path, tmp_pat
 def other_config(directory: Path) -> None:
     content = yaml.safe_load((directory / CONFIG).read_text(encoding="utf-8"))
     content["model"]["dropout"] = 0.5
-    (directory / CONFIG).write_text(yaml.safe_dump(content), encoding="utf-8")
+    (directory / CONFIG).write_text(yaml.safe_dump(content, explicit_end=True), encoding="utf-8")
 
 
 def other_tokenizer(directory: Path) -> None:

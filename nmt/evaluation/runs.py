@@ -16,7 +16,7 @@ from typing import Any
 from nmt.config import TrainConfig
 from nmt.configuration import load_config
 from nmt.errors import RequestError, WorkError
-from nmt.training.checkpoint import CONFIG, META, find_checkpoint, step_directories
+from nmt.training.checkpoint import CONFIG, META, find_checkpoint, read_meta, require_facts, step_directories
 from nmt.training.monitor import METRICS_FILE, budget_progress, flatten, read_metrics
 
 # What may differ between two runs of one configuration, besides the seed: names, places and what is only logged.
@@ -99,13 +99,15 @@ def _read_run(path: Path) -> Run:
     given_checkpoint = (path / META).is_file()
     if not given_checkpoint and not (path / CONFIG).is_file() and not (path / "checkpoints").is_dir():
         raise RequestError(f"compare: {path} is no run: it has neither {CONFIG} nor checkpoints/")
-    run = Run(path, records=_records(path))
+    run = Run(path)
     try:
+        run.records = _records(path)
         if (path / CONFIG).is_file():
             run.config = load_config(path / CONFIG)
         run.checkpoint = find_checkpoint(path)
         run.config = run.config or load_config(run.checkpoint / CONFIG)
-        run.meta = _meta(run.checkpoint)
+        run.meta = read_meta(run.checkpoint)
+        require_facts(run.meta, run.checkpoint, "step", "tokens", "seconds")
     except (RequestError, WorkError) as error:
         run.failure = _reason(run, error)
         return run
@@ -120,21 +122,11 @@ def _records(path: Path) -> list[dict[str, Any]]:
     try:
         if not (path / META).is_file():
             return read_metrics(path / METRICS_FILE)
-        step = _meta(path).get("step", 0)
+        step = read_meta(path).get("step", 0)
         found = read_metrics(path.resolve().parent.parent / METRICS_FILE)
-        return [record for record in found if record.get("step", 0) <= step]
-    except (OSError, WorkError):
+        return [record for record in found if record["step"] <= step]
+    except OSError:
         return []
-
-
-def _meta(checkpoint: Path) -> dict[str, Any]:
-    try:
-        meta = json.loads((checkpoint / META).read_bytes())
-    except (OSError, ValueError) as error:
-        raise WorkError(f"{checkpoint / META} is damaged: {error}") from error
-    if not isinstance(meta, dict):
-        raise WorkError(f"{checkpoint / META} is damaged: it does not say what the checkpoint holds")
-    return meta
 
 
 def _reason(run: Run, error: Exception) -> str:
@@ -149,7 +141,7 @@ def _spent(run: Run) -> dict[str, float]:
     candidates = [run.meta, *run.records[-1:]]
     for directory in step_directories(run.path / "checkpoints")[-1:]:
         try:
-            candidates.append(_meta(directory))
+            candidates.append(read_meta(directory))
         except WorkError:
             continue
     furthest = max(candidates, key=lambda record: record.get("step", 0))

@@ -18,6 +18,7 @@ import os
 import pickle
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,21 +61,17 @@ class Checkpoint:
             WorkError: a damaged one, naming the file.
         """
         path = directory / META
-        try:
-            meta = json.loads(path.read_bytes())
-        except FileNotFoundError:
+        if not path.exists():
             if _NAME.fullmatch(directory.name):  # it was one
-                raise WorkError(f"{path} is missing: the checkpoint is damaged") from None
-            raise RequestError(f"{directory} is no checkpoint: it has no {META}") from None
-        except (OSError, ValueError) as error:
-            raise WorkError(f"{path} is damaged: {error}") from error
-        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-            found = meta.get("format") if isinstance(meta, dict) else None
-            raise RequestError(f"{path}: checkpoint format {found}, this version of nmt reads format {FORMAT}")
-        checksums = meta.get("sha256")
-        if not isinstance(checksums, dict) or not checksums or not isinstance(meta.get("step"), int):
-            raise WorkError(f"{path} is damaged: it does not say what the checkpoint holds")
-        for name, expected in checksums.items():
+                raise WorkError(f"{path} is missing: the checkpoint is damaged")
+            raise RequestError(f"{directory} is no checkpoint: it has no {META}")
+        meta = read_meta(directory)
+        if meta.get("format") != FORMAT:
+            raise RequestError(
+                f"{path}: checkpoint format {meta.get('format')}, this version of nmt reads format {FORMAT}"
+            )
+        require_facts(meta, directory, "step", "sha256")
+        for name, expected in meta["sha256"].items():
             if not (directory / name).is_file():
                 raise WorkError(f"{directory / name} is missing: the checkpoint is not complete")
             if sha256_of(directory / name) != expected:
@@ -97,6 +94,53 @@ class Checkpoint:
         except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
             raise WorkError(f"{path} cannot be read: {error or type(error).__name__}") from error
         return state
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or isinstance(value, float)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+_SHAPES: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
+    (("step", "epoch", "tokens", "validated_step", "best_step", "validations_without_gain"), _is_whole),
+    (("seconds",), _is_number),
+    (("sha256", "data", "versions"), _are_texts),
+)
+"""What is looked at again, by name."""
+
+
+def read_meta(directory: Path) -> dict[str, Any]:
+    """The meta.json of a checkpoint; what it says is of the types that nmt writes, what it leaves out is left out.
+
+    Raises:
+        WorkError: it cannot be read, or is not what nmt writes, naming the key.
+    """
+    path = directory / META
+    try:
+        meta = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise WorkError(f"{path} is damaged: {error}") from error
+    if not isinstance(meta, dict):
+        raise WorkError(f"{path} is damaged: it does not say what the checkpoint holds")
+    for names, fits in _SHAPES:
+        for name in names:
+            if name in meta and not fits(meta[name]):
+                raise WorkError(f"{path} is damaged: its {name} is not what nmt writes")
+    return meta
+
+
+def require_facts(meta: dict[str, Any], directory: Path, *names: str) -> None:
+    """Raises WorkError where a meta.json leaves out one of these."""
+    for name in names:
+        if name not in meta:
+            raise WorkError(f"{directory / META} is damaged: it has no {name}")
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:

@@ -256,20 +256,36 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The records of a metrics.jsonl, in their order; lines that a crash cut short are passed over.
 
     A missing file has no records.
+
+    Raises:
+        WorkError: naming file and line, for one that is JSON, and so was not cut short, but no record.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
     records = []
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
         except ValueError:
             continue
-        if isinstance(record, dict):
-            records.append(record)
+        if not _is_record(record):
+            raise WorkError(f"{path} line {number}: not a record that nmt writes; mend it, or remove the file")
+        records.append(record)
     return records
+
+
+def _is_record(record: Any) -> bool:
+    """Whether it names its step and holds nothing but numbers, with null for a measurement that was none."""
+
+    def number(value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+        return False
+    counted = {"step", "epoch", "seconds", "tokens"}
+    return all(number(value) or (value is None and name not in counted) for name, value in record.items())
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:

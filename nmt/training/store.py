@@ -11,7 +11,7 @@ from torch import Tensor
 from nmt.config import TrainConfig
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import WorkError
-from nmt.training.checkpoint import BEST, Checkpoint, point, prune, save_checkpoint, step_directories
+from nmt.training.checkpoint import BEST, Checkpoint, point, prune, require_facts, save_checkpoint, step_directories
 
 
 class RunStore:
@@ -55,6 +55,7 @@ class RunStore:
         for directory in reversed(step_directories(self.checkpoints)):
             try:
                 checkpoint = Checkpoint.open(directory)
+                require_facts(checkpoint.meta, directory, "validated_step", "best_step", "data")
             except WorkError as error:
                 damaged = error
                 report(f"{error}; trying the one before")

@@ -131,6 +131,11 @@ def other_config(place: Place) -> list[str]:
     return place.train(f"run.dir={place.run}", "validation.every=50", "optimizer.lr=0.1")
 
 
+def other_metrics(place: Place) -> list[str]:
+    place.write("run/metrics.jsonl", b'[{"step": 1}]')
+    return place.train(f"run.dir={place.run}", "validation.every=50", "trainer.max_steps=300")
+
+
 def no_checkpoint(place: Place) -> list[str]:
     shutil.rmtree(place.run / "checkpoints")
     return place.translate("--text", "a")
@@ -226,6 +231,9 @@ MISTAKES: dict[str, tuple[Callable[[Place], Iterable[str | Path]], int, str]] = 
         "model.safetensors is damaged",
     ),
     "checkpoint's config edited": (damaged("config.yaml", lambda data: data + b"x: 1\n"), 1, "config.yaml is damaged"),
+    "meta.json of another shape": (damaged("meta.json", lambda data: b"[1]"), 1, "meta.json is damaged"),
+    "metrics.jsonl of another shape": (other_metrics, 1, "metrics.jsonl line 1: not a record that nmt writes"),
+    "config.yaml cut off": (edited_config(lambda data: data[: data.index(b"trainer:")]), 2, "config.yaml: cut off"),
     "meta.json empty": (damaged("meta.json", lambda data: b""), 1, "meta.json is damaged"),
     "tokenizer deleted": (deleted("tokenizer.model"), 1, "tokenizer.model is missing"),
     "another format": (another_format, 2, "checkpoint format 99, this version of nmt reads format 1"),

@@ -107,6 +107,24 @@ def test_a_config_of_another_version_is_a_failed_run(make_run: MakeRun) -> None:
     assert "colour: this version of nmt has no such key" in read_runs([run])[0].failure
 
 
+@pytest.mark.case
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("metrics.jsonl", '[{"step": 1}]', "metrics.jsonl line 1: not a record that nmt writes"),
+        ("checkpoints/best/meta.json", "[]", "meta.json is damaged: it does not say what the checkpoint holds"),
+        ("checkpoints/best/meta.json", '{"step": [1]}', "meta.json is damaged: its step is not what nmt writes"),
+        ("checkpoints/best/meta.json", '{"step": 1, "seconds": 2}', "meta.json is damaged: it has no tokens"),
+    ],
+)
+def test_json_of_another_shape_is_a_failed_run_that_says_so(
+    name: str, content: str, says: str, make_run: MakeRun
+) -> None:
+    run = make_run("a")
+    (run / name).write_text(content)
+    assert says in read_runs([run])[0].failure
+
+
 def test_a_checkpoint_can_stand_for_a_run(make_run: MakeRun) -> None:
     """It has no budget to use up, and what it cost is what it says."""
     records = [{"step": step, "valid_bleu": step / 10} for step in (10, 20, 100)]

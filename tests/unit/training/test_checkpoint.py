@@ -55,7 +55,7 @@ def save(trained_run: Path, checkpoints: Path) -> Save:
 
     def save_step(step: int) -> Path:
         weights = {"layer.weight": torch.full((50, 40), float(step)), "layer.bias": torch.arange(40.0)}
-        meta = {"step": step, "best_step": step, "valid": None}
+        meta = {"step": step, "best_step": step, "validated_step": step, "valid": None, "data": {}}
         return save_checkpoint(checkpoints, weights, {"moments": torch.ones(9_000)}, config, tokenizer, meta)
 
     return save_step
@@ -224,7 +224,23 @@ def test_a_missing_file_is_named(name: str, save: Save) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b'{"format": 1, "st', b"\xff\xfe", b'{"format": 1}', b'{"format": 1, "sha256": {}}'], ids=repr
+    "content",
+    [
+        b"",
+        b"[]",
+        b'"text"',
+        b'{"format": 1, "st',
+        b"\xff\xfe",
+        b'{"format": 1}',
+        b'{"format": 1, "sha256": {}}',
+        b'{"format": 1, "sha256": {}, "step": "7"}',
+        b'{"format": 1, "sha256": ["model.safetensors"], "step": 7}',
+        b'{"format": 1, "sha256": {"model.safetensors": 3}, "step": 7}',
+        b'{"format": 1, "sha256": {}, "step": 7, "data": "train.en"}',
+        b'{"format": 1, "sha256": {}, "step": 7, "best_step": null}',
+        b'{"format": 1, "sha256": {}, "step": 7, "seconds": "long"}',
+    ],
+    ids=repr,
 )
 def test_damaged_meta_is_named(content: bytes, save: Save) -> None:
     path = save(7) / META
@@ -234,7 +250,7 @@ def test_damaged_meta_is_named(content: bytes, save: Save) -> None:
     assert str(path) in str(raised.value)
 
 
-@pytest.mark.parametrize("content", ["[]", '{"format": 2}', '{"step": 7}'])
+@pytest.mark.parametrize("content", ['{"format": 2}', '{"step": 7}'])
 def test_another_format_is_told_apart_from_damage(content: str, save: Save) -> None:
     path = save(7) / META
     path.write_text(content)

@@ -136,9 +136,33 @@ def test_a_killed_run_leaves_a_readable_record(tmp_path: Path) -> None:
 
 
 def test_read_metrics_passes_over_what_is_no_record(tmp_path: Path) -> None:
-    (tmp_path / "m").write_bytes(b'{"step": 1}\n\xff\n[1]\n{"step": 2}\n{"st')
+    (tmp_path / "m").write_bytes(b'{"step": 1}\n\xff\n\n{"step": 2}\n{"st')
     assert read_metrics(tmp_path / "m") == [{"step": 1}, {"step": 2}]
     assert read_metrics(tmp_path / "missing") == []
+
+
+@pytest.mark.case
+@pytest.mark.parametrize(
+    "line",
+    [
+        '[{"step": 1}]',
+        "1",
+        '{"loss": 2.0}',
+        '{"step": "1"}',
+        '{"step": null}',
+        '{"step": 1, "seconds": null}',
+        '{"step": 1, "valid_bleu": "high"}',
+        '{"step": 1, "loss": [2.0]}',
+        '{"step": 1, "loss": {}}',
+    ],
+)
+def test_a_record_of_another_shape_is_named_and_nothing_is_removed(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1, "loss": null}}\n{line}\n')
+    before = path.read_bytes()
+    with pytest.raises(WorkError, match=rf"^{re.escape(str(path))} line 2: not a record that nmt writes"):
+        Monitor(tmp_path, resumed_step=9, stream=io.StringIO())
+    assert path.read_bytes() == before
 
 
 def test_an_unwritable_record_is_said_in_one_line(tmp_path: Path) -> None:

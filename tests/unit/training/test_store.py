@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -28,7 +29,7 @@ class Run:
 
     def save(self, step: int, best: bool = False, metrics: dict[str, float] | None = None) -> None:
         self.best_step = step if best else self.best_step
-        progress: dict[str, Any] = {"step": step, "best_step": self.best_step}
+        progress: dict[str, Any] = {"step": step, "best_step": self.best_step, "validated_step": step}
         weights = {"weight": torch.full((3,), float(step))}
         self.store.save(self.config, self.tokenizer, weights, {"progress": progress}, progress, metrics, best)
 
@@ -85,6 +86,21 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(name: str, run: Run) -> N
     assert found.step == 1
     assert len(told) == 1
     assert str(path) in told[0]
+
+
+@pytest.mark.parametrize("name", ["validated_step", "best_step", "data"])
+def test_a_meta_that_leaves_something_out_is_damaged(name: str, run: Run) -> None:
+    run.save(1, best=True)
+    run.save(2)
+    path = run.store.checkpoints / "step_00000002" / META
+    meta = json.loads(path.read_text())
+    del meta[name]
+    path.write_text(json.dumps(meta))
+    told: list[str] = []
+    found = run.store.latest(told.append)
+    assert found is not None
+    assert found.step == 1
+    assert told == [f"{path} is damaged: it has no {name}; trying the one before"]
 
 
 def test_all_damaged(run: Run) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from nmt.config import TrainConfig
+from nmt.config import TrainConfig, TrainerConfig
 from nmt.configuration import load_config, save_config
 from nmt.data.corpus import Corpus, prepare_corpus
 from nmt.data.encoded import encode_corpus
@@ -71,6 +71,7 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device)
     say(f"{config.model.name}: {facts['parameters']:,} parameters, on {device.type}, seed {config.trainer.seed}")
     if warning := slow_precision(config.trainer.precision, device):
         say(warning)
+    say(end_in_words(config.trainer))
     validator = Validator(corpus, tokenizer, config, say)
     save_config(config, run / CONFIG_FILE)  # not before all that may be refused: what is there must stay usable
     resumed, validated = (checkpoint.step, checkpoint.meta["validated_step"]) if checkpoint else (0, 0)
@@ -82,6 +83,21 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device)
             say(f"continuing {run} at step {checkpoint.step}")
         trainer.run()
         score_best(run, corpus, monitor)
+
+
+def end_in_words(trainer: TrainerConfig) -> str:
+    """What will end the run, with the keys that say so; every run has a budget, if only `DEFAULT_EPOCHS`."""
+    limits = [
+        f"{f'{value:,}' if isinstance(value, int) else f'{value:g}'} {unit} (trainer.{name})"
+        for name, value, unit in (
+            ("max_steps", trainer.max_steps, "steps"),
+            ("max_epochs", trainer.max_epochs, "epochs"),
+            ("max_minutes", trainer.max_minutes, "minutes"),
+            ("patience", trainer.patience, "validations without a better BLEU"),
+        )
+        if value is not None
+    ]
+    return f"training ends after {' or '.join(limits)}" + (", whichever comes first" if len(limits) > 1 else "")
 
 
 def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:

@@ -20,7 +20,7 @@ from nmt.files import sha256_of
 from nmt.training import session
 from nmt.training.checkpoint import LAST, Checkpoint, find_checkpoint, step_directories
 from nmt.training.monitor import read_metrics
-from nmt.training.session import differences, train
+from nmt.training.session import differences, end_in_words, train
 
 Configure = Callable[..., TrainConfig]
 
@@ -101,6 +101,31 @@ def test_metrics(trained_run: Path) -> None:
     best = max(validations, key=lambda record: (record["valid_bleu"], -record["step"]))
     assert find_checkpoint(trained_run).name == f"step_{best['step']:08d}", "of equal ones, the first is the best"
     assert list((trained_run / "tensorboard").rglob("events.out.tfevents.*"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        ([], "10 epochs (trainer.max_epochs)"),
+        (["trainer.max_steps=1234567"], "1,234,567 steps (trainer.max_steps)"),
+        (
+            ["trainer.max_minutes=40", "trainer.patience=3"],
+            "40 minutes (trainer.max_minutes) or 3 validations without a better BLEU (trainer.patience), "
+            "whichever comes first",
+        ),
+    ],
+)
+def test_what_will_end_a_run_is_said_in_one_line(overrides: list[str], says: str) -> None:
+    """A run without a budget has the one that is named."""
+    assert end_in_words(compose(overrides).trainer) == f"training ends after {says}"
+
+
+def test_a_run_begins_by_saying_what_will_end_it(configure: Configure, capsys: pytest.CaptureFixture[str]) -> None:
+    train(configure("~data.test.test"))
+    told = capsys.readouterr().err.splitlines()
+    ends, begins = (next(i for i, line in enumerate(told) if text in line) for text in ("ends after", "an epoch"))
+    assert told[ends] == "training ends after 3 steps (trainer.max_steps)"
+    assert ends < begins
 
 
 # Continuing ------------------------------------------------------------------------------------------------------

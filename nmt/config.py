@@ -211,7 +211,7 @@ class FilesData(DataConfig):
     dir: str | None = key(None, "folder that holds the files; null: download them to the cache")
     train: list[FilePair] = key(list, "training files, one after the other")
     valid: list[FilePair] = key(list, "validation files, one after the other")
-    test: dict[str, FilePair] = key(dict, "test sets by name")
+    test: dict[str, FilePair] = key(dict, "test sets by name, besides the preset's; ~data.test.NAME takes one away")
     downloads: dict[str, Download] = key(dict, "address and checksum of each file, by its path below data.dir")
     literature_score: bool = key(
         False, "also report BLEU on lower-cased, normalised, Moses-tokenised text, as the papers on this corpus do"

@@ -195,6 +195,10 @@ def _key_mistake(override: Any, node: Any) -> RequestError | None:
         return _hydra_mistake(path, node)
     keys = _keys(node)
     own = next((key for key in keys.values() if key.open and f"{path}.".startswith(f"{key.path}.")), None)
+    if own and own.mapping and own.path == path and (override.is_delete() or override.value() == {}):
+        refusal = _emptied(path, node)
+        if refusal:
+            return refusal
     if override.is_delete():
         return (
             None
@@ -213,6 +217,16 @@ def _key_mistake(override: Any, node: Any) -> RequestError | None:
     if override.is_add():
         return RequestError(f"{override.input_line}: write it without the +")
     return None
+
+
+def _emptied(path: str, node: Any) -> RequestError | None:
+    """For a mapping that is to have no entries: Hydra merges, so an empty one would leave what the preset has."""
+    from omegaconf import OmegaConf
+
+    entries = [f"~{path}.{name}" for name in OmegaConf.select(node, path) or ()]
+    if not entries:
+        return None
+    return RequestError(f"{path}: is merged with the preset's, not put in its place; to have none: {' '.join(entries)}")
 
 
 def _hydra_mistake(path: str, node: Any) -> RequestError | None:

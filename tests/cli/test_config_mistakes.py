@@ -118,6 +118,12 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["schedule=cosine", "schedule.total=9"], "schedule.warmup=600: must be below schedule.total=9"),
     (["data.min_words=9", "data.max_words=8"], "data.min_words=9: must be at most data.max_words=8"),
     (["model.family=luong"], "model.family=luong: is chosen with the preset, as in model=luong"),
+    (
+        ["data=multi30k", "data.test={}"],
+        "data.test: is merged with the preset's, not put in its place; to have none: "
+        "~data.test.test_2016_flickr ~data.test.test_2017_flickr ~data.test.test_2017_mscoco",
+    ),
+    (["data=files", "data.dir=x", "~data.test"], "data.test: is merged with the preset's, not put in its place"),
     (["data=files", "data.train=[]"], "data.train: no files; give at least one pair"),
     # missing
     (["data=hub"], "data.path: has no value; give it one, as in data.path=…"),

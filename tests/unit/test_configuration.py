@@ -136,6 +136,20 @@ def test_one_more_test_set_needs_no_plus(form: str) -> None:
     assert "test" in config.data.test
 
 
+@pytest.mark.case
+@pytest.mark.parametrize("emptied", [[], ["data.test={}"]])
+def test_a_presets_test_sets_are_taken_away_by_name(emptied: list[str]) -> None:
+    """As the refusal of `data.test={}` says; after them, that is what the run has anyway."""
+    sets = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
+    data = compose(["data=multi30k", *(f"~data.test.{name}" for name in sets[:2]), "data.test.x.source=a",
+                    "data.test.x.target=b"]).data  # fmt: skip
+    assert isinstance(data, FilesData)
+    assert list(data.test) == [sets[2], "x"]
+    data = compose(["data=multi30k", *(f"~data.test.{name}" for name in sets), *emptied]).data
+    assert isinstance(data, FilesData)
+    assert data.test == {}
+
+
 def test_presets_of_a_further_folder(tmp_path: Path) -> None:
     folder = tmp_path / "mes réglages, à=moi"
     (folder / "experiment").mkdir(parents=True)

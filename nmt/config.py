@@ -259,10 +259,6 @@ class BatchConfig:
     accumulate: int = key(1, "batches whose gradients are summed in one optimizer step", at_least=1)
 
 
-# The widest beam: wider ones take all memory and translate no better.
-MOST_HYPOTHESES = 1_000
-
-
 # Training --------------------------------------------------------------------------------------------------------
 
 
@@ -303,8 +299,9 @@ class ScheduleConfig:
     interval: int = key(1_000, "halving: steps between halvings", at_least=1)
 
 
-# The budget of a run that is given none.
+# The budget of a run that is given none, and the widest beam.
 DEFAULT_EPOCHS = 10
+MOST_HYPOTHESES = 1_000
 
 
 @dataclass

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.decoding.translator import Translator
+    from nmt.decoding.translator import TextTranslator
 
 __all__ = ["load"]
 
 
-def load(run: Path | str, device: str = "auto") -> Translator:
-    """The translator of a run directory (its best checkpoint) or of a checkpoint directory.
+def load(run: Path | str, device: str = "auto") -> TextTranslator:
+    """The translator of a run directory (its best checkpoint), of a checkpoint directory or of an export.
 
     Raises:
         nmt.errors.RequestError: nothing to load there, or files that do not belong together.
         nmt.errors.WorkError: a damaged file.
     """
-    from nmt.decoding.translator import Translator  # brings PyTorch, which `nmt --help` need not wait for
+    from nmt.serving.exported import load_translator  # brings PyTorch, which `nmt --help` need not wait for
 
-    return Translator.load(run, device)
+    return load_translator(run, device)

@@ -29,6 +29,7 @@ usage: nmt VERB …        (nmt VERB --help tells more)
   nmt compare RUN RUN …        table, significance and a page of figures for several runs
   nmt attend RUN --text T      picture of the attention between a sentence and its translation
   nmt average RUN --last N     average the weights of the last checkpoints
+  nmt export RUN               a model for CTranslate2, which nmt translate takes as well
   nmt --version
 
 RUN is a run directory or a checkpoint directory. Exit status: 0 done, 1 the work failed,
@@ -210,7 +211,7 @@ _hypotheses.__name__ = f"whole number from 1 to {MOST_HYPOTHESES}"
 
 def _translate(parser: Parser) -> None:
     parser.description = "Translate each line of the input to one line of output. Reads stdin where no input is named."
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory or checkpoint directory")
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory, checkpoint directory or export")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", metavar="T", help="text to translate")
     source.add_argument("--input", metavar="FILE", type=Path, help="file to translate")
@@ -263,7 +264,7 @@ def _compare(parser: Parser) -> None:
 
 def _attend(parser: Parser) -> None:
     parser.description = "Translate a sentence and draw which source words each target word attended to."
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory or checkpoint directory")
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory, checkpoint directory or export")
     parser.add_argument("--text", metavar="T", required=True, help="sentence to translate")
     parser.add_argument("--output", metavar="FILE", type=Path, help="picture (PNG, PDF or SVG); else printed as text")
 
@@ -272,6 +273,26 @@ def _average(parser: Parser) -> None:
     parser.description = "Average the weights of a run's last checkpoints into a new checkpoint of that run."
     parser.add_argument("run", metavar="RUN", type=Path, help="run directory")
     parser.add_argument("--last", metavar="N", type=_count, default=5, help="how many checkpoints (default: 5)")
+
+
+QUANTIZATIONS = ("int8", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
+
+
+def _export(parser: Parser) -> None:
+    parser.description = (
+        "Write a Transformer as a folder for CTranslate2, which nmt translate takes as well. It must translate 200 "
+        "sentences as the run does, or nothing is written; for a quantised model, the agreement is told."
+    )
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory or checkpoint directory")
+    parser.add_argument("--format", choices=["ctranslate2"], default="ctranslate2", help="the only one (default)")
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, help="type of the matrices; else float32")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="new folder; else ctranslate2[-TYPE] in the run")
+    parser.add_argument(
+        "--sentences",
+        metavar="FILE",
+        type=Path,
+        help="source text to compare on; else the run's test and validation sets",
+    )
 
 
 INFO = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
@@ -283,6 +304,7 @@ PARSERS: dict[str, Callable[[Parser], None]] = {
     "compare": _compare,
     "attend": _attend,
     "average": _average,
+    "export": _export,
 }
 
 

@@ -26,6 +26,8 @@ from nmt.evaluation.metrics import score_files
 from nmt.evaluation.report import JSON_FILE, PAGE_FILE, as_record, as_text, check_folder, write_report
 from nmt.evaluation.scoring import score_sets
 from nmt.files import cause_of, write_atomically
+from nmt.serving.export import export_run
+from nmt.serving.exported import load_translator
 from nmt.training.average import average_checkpoints
 from nmt.training.session import say
 
@@ -42,9 +44,9 @@ def translate(arguments: Namespace) -> None:
         raise RequestError("translate: --output and --alignments name the same file")
     for path in filter(None, (arguments.output, arguments.alignments)):
         _require_writable(path)
-    translator = Translator.load(arguments.run)
+    translator = load_translator(arguments.run)
     search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
-    wanted = bool(arguments.alignments) or (arguments.json and translator.model.attends)
+    wanted = bool(arguments.alignments) or (arguments.json and translator.attends)
     written: list[str] = []
     aligned: list[str] = []
     done = 0
@@ -270,7 +272,7 @@ def attend(arguments: Namespace) -> None:
     if arguments.output:
         require_picture(arguments.output)
         _require_writable(arguments.output)
-    translator = Translator.load(arguments.run)
+    translator = load_translator(arguments.run)
     [translation] = translator.translate([arguments.text], alignments=True)
     if translation.alignment is None:
         raise RequestError("attend: the text is blank")
@@ -294,3 +296,12 @@ def average(arguments: Namespace) -> None:
     directory, used = average_checkpoints(Path(arguments.run), arguments.last)
     say(f"mean of {', '.join(path.name for path in used)}")
     print(directory)
+
+
+# export ----------------------------------------------------------------------------------------------------------
+
+
+def export(arguments: Namespace) -> None:
+    """`nmt export`: a folder for CTranslate2 that is known to translate as the run does."""
+    folder = export_run(arguments.run, arguments.output, arguments.quantization, arguments.sentences, say)
+    print(folder)

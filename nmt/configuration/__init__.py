@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from nmt.configuration.checks import check
 from nmt.configuration.composition import compose
-from nmt.configuration.saved import load_config, save_config
+from nmt.configuration.saved import load_config, read_search, save_config
 
-__all__ = ["check", "compose", "load_config", "save_config"]
+__all__ = ["check", "compose", "load_config", "read_search", "save_config"]

@@ -41,11 +41,16 @@ def refuse(path: str, value: Any, allowed: str) -> RequestError:
 
 def check(config: TrainConfig) -> None:
     """Raise RequestError for the first key that is out of bounds or at odds with another one."""
-    for path, key, value in values_of(config):
-        if key.violation(value):
-            raise refuse(path, value, key.allowed())
+    check_values(config)
     for check_part in (_check_names, _check_model, _check_data, _check_schedule, _check_search):
         check_part(config)
+
+
+def check_values(node: Any, prefix: str = "") -> None:
+    """Raise RequestError for the first key of a section that is out of bounds, whatever the others are."""
+    for path, key, value in values_of(node, prefix):
+        if key.violation(value):
+            raise refuse(path, value, key.allowed())
 
 
 def values_of(node: Any, prefix: str = "") -> Iterator[tuple[str, Key, Any]]:

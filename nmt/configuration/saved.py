@@ -17,8 +17,8 @@ from typing import Any, cast
 
 import yaml
 
-from nmt.config import TrainConfig
-from nmt.configuration.checks import check, refuse
+from nmt.config import SearchConfig, TrainConfig
+from nmt.configuration.checks import check, check_values, refuse
 from nmt.configuration.schema import DATA, MODELS, Key, fields_of
 from nmt.errors import RequestError
 from nmt.files import write_atomically
@@ -58,6 +58,19 @@ def load_config(path: Path) -> TrainConfig:
     except RequestError as error:
         raise RequestError(f"{path}: {error}") from None
     return config
+
+
+def read_search(content: Any, path: Path) -> SearchConfig:
+    """The search settings of a file that keeps nothing else of a configuration, from its plain data.
+
+    Raises RequestError, naming the file and the key, as `load_config` does.
+    """
+    try:
+        search = cast(SearchConfig, _section(SearchConfig, content, "search"))
+        check_values(search, "search.")
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from None
+    return search
 
 
 def _section(schema: type, content: Any, path: str) -> Any:

@@ -43,49 +43,39 @@ class Translation:
     """Attention of every target piece (end mark included) to every source piece, where it was asked for."""
 
 
-class Translator:
-    """A trained model with its tokenizer, ready to translate.
+class TextTranslator:
+    """What every translator does with text, whatever searches for it.
 
     Attributes:
-        model: in evaluation mode, on `device`.
         tokenizer: the one the model was trained with.
         search: the run's own search settings, which the methods' arguments change.
-        checkpoint: where the weights come from; None for a model still in training.
     """
 
-    def __init__(
-        self,
-        model: TranslationModel,
-        tokenizer: Tokenizer,
-        search: SearchConfig,
-        device: torch.device,
-        checkpoint: Checkpoint | None = None,
-        config: TrainConfig | None = None,
-    ) -> None:
-        self.model = model
+    def __init__(self, tokenizer: Tokenizer, search: SearchConfig) -> None:
         self.tokenizer = tokenizer
         self.search = search
-        self.device = device
-        self.checkpoint = checkpoint
-        self.config = config
 
-    @classmethod
-    def load(cls, run: Path | str, device: str = "auto") -> Translator:
-        """From a run directory (its best checkpoint) or a checkpoint directory.
+    @property
+    def attends(self) -> bool:
+        """Whether there are alignments to show."""
+        return True
 
-        Raises:
-            RequestError: nothing to load there, or files that do not belong together.
-            WorkError: a damaged file.
+    def search_ids(
+        self, sources: Sequence[Sequence[int]], search: SearchConfig, numbers: Sequence[int] | None = None
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        """Translates encoded sources batch by batch, long ones first.
+
+        Args:
+            numbers: of the sources among all that are being translated; by default the position.
+
+        Yields:
+            positions in `sources` and their hypotheses.
         """
-        checkpoint = Checkpoint.open(find_checkpoint(Path(run)))
-        # A run's own config may have another search or data folder than when the checkpoint was saved.
-        own = Path(run) / CONFIG
-        config = load_config(own if own.is_file() else checkpoint.directory / CONFIG)
-        tokenizer = Tokenizer.load(checkpoint.directory)
-        model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
-        load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
-        place = choose_device(device)
-        return cls(model.to(place).eval(), tokenizer, config.search, place, checkpoint, config)
+        raise NotImplementedError
+
+    def forced_attention(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+        """As the function of that name."""
+        raise NotImplementedError
 
     def translate(
         self,
@@ -128,7 +118,7 @@ class Translator:
             raise RequestError(f"beam_size={settings.beam_size}: must be from 1 to {MOST_HYPOTHESES}")
         if settings.n_best > settings.beam_size and not settings.sampling:
             raise RequestError(f"n_best={settings.n_best} is more than beam_size={settings.beam_size} hypotheses")
-        if alignments and not self.model.attends:
+        if alignments and not self.attends:
             raise RequestError("this model has no attention: there is no alignment to show")
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one text")
@@ -144,6 +134,66 @@ class Translator:
                     for k, hypothesis in enumerate(found)
                 ]
         return results
+
+    def _translation(self, source: Sequence[int], hypothesis: Hypothesis, weights_TS: Tensor | None) -> Translation:
+        tokens = self.tokenizer.target_pieces(hypothesis.tokens)
+        alignment = None
+        if weights_TS is not None:
+            target = [*tokens, *self.tokenizer.target_pieces([EOS])]
+            alignment = Alignment(self.tokenizer.source_pieces(source), target, weights_TS.cpu().numpy())
+        return Translation(self.tokenizer.decode(hypothesis.tokens), hypothesis.score, tokens, alignment)
+
+    def _attention(
+        self, places: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: list[list[Hypothesis]]
+    ) -> list[list[Tensor]]:
+        """Weights (T, S) of every hypothesis, from one forced pass over all of them."""
+        rows = [(sources[place], h.tokens) for place, found in zip(places, hypotheses, strict=True) for h in found]
+        weights = iter(self.forced_attention(rows))
+        return [[next(weights) for _ in found] for found in hypotheses]
+
+
+class Translator(TextTranslator):
+    """A trained model with its tokenizer, ready to translate.
+
+    Attributes:
+        model: in evaluation mode, on `device`.
+        tokenizer: the one the model was trained with.
+        search: the run's own search settings, which the methods' arguments change.
+        checkpoint: where the weights come from; None for a model still in training.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        tokenizer: Tokenizer,
+        search: SearchConfig,
+        device: torch.device,
+        checkpoint: Checkpoint | None = None,
+        config: TrainConfig | None = None,
+    ) -> None:
+        super().__init__(tokenizer, search)
+        self.model = model
+        self.device = device
+        self.checkpoint = checkpoint
+        self.config = config
+
+    @classmethod
+    def load(cls, run: Path | str, device: str = "auto") -> Translator:
+        """From a run directory (its best checkpoint) or a checkpoint directory.
+
+        Raises:
+            RequestError: nothing to load there, or files that do not belong together.
+            WorkError: a damaged file.
+        """
+        checkpoint = Checkpoint.open(find_checkpoint(Path(run)))
+        # A run's own config may have another search or data folder than when the checkpoint was saved.
+        own = Path(run) / CONFIG
+        config = load_config(own if own.is_file() else checkpoint.directory / CONFIG)
+        tokenizer = Tokenizer.load(checkpoint.directory)
+        model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+        load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
+        place = choose_device(device)
+        return cls(model.to(place).eval(), tokenizer, config.search, place, checkpoint, config)
 
     def search_ids(
         self, sources: Sequence[Sequence[int]], search: SearchConfig, numbers: Sequence[int] | None = None
@@ -162,21 +212,14 @@ class Translator:
             seeds = [_mixed(search.seed, numbers[i] if numbers is not None else i) for i in places]
             yield places, find(source_BS, seeds)
 
-    def _translation(self, source: Sequence[int], hypothesis: Hypothesis, weights_TS: Tensor | None) -> Translation:
-        tokens = self.tokenizer.target_pieces(hypothesis.tokens)
-        alignment = None
-        if weights_TS is not None:
-            target = [*tokens, *self.tokenizer.target_pieces([EOS])]
-            alignment = Alignment(self.tokenizer.source_pieces(source), target, weights_TS.cpu().numpy())
-        return Translation(self.tokenizer.decode(hypothesis.tokens), hypothesis.score, tokens, alignment)
+    @property
+    def attends(self) -> bool:
+        """Whether there are alignments to show."""
+        return self.model.attends
 
-    def _attention(
-        self, places: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: list[list[Hypothesis]]
-    ) -> list[list[Tensor]]:
-        """Weights (T, S) of every hypothesis, from one forced pass over all of them."""
-        rows = [(sources[place], h.tokens) for place, found in zip(places, hypotheses, strict=True) for h in found]
-        weights = iter(forced_attention(self.model, rows, self.device))
-        return [[next(weights) for _ in found] for found in hypotheses]
+    def forced_attention(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+        """As the function of that name, by this model."""
+        return forced_attention(self.model, pairs, self.device)
 
 
 @torch.inference_mode()

@@ -36,6 +36,7 @@ from nmt.files import cause_of, complete_directory, sha256_of
 
 FORMAT = 1
 WEIGHTS, TRAINING, META, CONFIG = "model.safetensors", "training.pt", "meta.json", "config.yaml"
+EXPORT = "export.json"
 LAST, BEST = "last", "best"
 _NAME = re.compile(r"step_(\d{8,})")
 
@@ -251,6 +252,8 @@ def find_checkpoint(run: Path) -> Path:
             return (checkpoints / name).resolve()
     if not run.exists():
         raise RequestError(f"{run}: no such run directory")
+    if (run / EXPORT).is_file():
+        raise RequestError(f"{run} is an export, which only nmt translate and nmt attend read; give the run itself")
     if found := step_directories(checkpoints):
         return found[-1]
     raise RequestError(f"{run} has no checkpoint: it is neither a run directory with checkpoints/ nor a checkpoint")

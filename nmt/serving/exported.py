@@ -61,7 +61,7 @@ def import_ctranslate2() -> Any:
         import ctranslate2
     except ImportError as error:
         raise RequestError(
-            f'exported models need CTranslate2, which cannot be imported here ({error}); pip install "ctranslate2>=4.6"'
+            f'exported models need CTranslate2, which cannot be imported here ({error}); pip install "ctranslate2>=4.6.3"'
         ) from None
     ctranslate2.set_log_level(logging.ERROR)
     return ctranslate2

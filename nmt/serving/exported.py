@@ -8,9 +8,9 @@ when as many have ended as the beam is wide, so what they find is the same. Wher
                       for which beam_size of the ended hypotheses it hands over, a power of the length stands in.
     α = 0             makes it stop with the first hypothesis that is on top, whatever else has ended. An α that is
                       nothing in float32 does not.
-    greatest length   is one number for a whole batch there, and cuts off. The sentences of a batch whose search goes
-                      on beyond their own are searched again with theirs, and the end mark's price is added. (For a
-                      hypothesis that ends by itself in the very last step, one with a lower price is missing.)
+    greatest length   is one number for a whole batch there, and what comes to it is cut off. Sentences whose search
+                      goes on beyond their own are searched again with theirs, and pay the price of the end mark. One
+                      thing is lost: for each hypothesis that ends by itself just there, the weakest of the others.
     forbidden pieces  are left out of its softmax: padding, unknown and begin everywhere, the end mark before
                       min_length. Here the last three keep their share, so its log-probabilities are greater by
                       -log(1 - share) at each step: next to nothing for a trained model.
@@ -148,7 +148,7 @@ class ExportedTranslator(TextTranslator):
 
     def _beam_search(self, sources: Sequence[Sequence[int]], search: SearchConfig) -> list[list[Hypothesis]]:
         limits = default_max_lengths(pad(sources), search)
-        if self.positions is not None:
+        if self.positions is not None:  # only for lines of which the translation may be longer than that
             limits = [min(limit, self.positions - 1) for limit in limits]
         exponent = _exponent(search)
         # One step more than the longest may take: a search that comes to it was not done within its own limit.
@@ -175,8 +175,8 @@ class ExportedTranslator(TextTranslator):
     def _candidates(
         self, sources: Sequence[Sequence[int]], search: SearchConfig, limit: int, exponent: float, patience: int = 1
     ) -> list[list[Candidate]]:
-        """What has ended when patience · beam_size hypotheses have, or is cut off after `limit` pieces, without end
-        mark: as many as that, the best by log-probability / length^exponent."""
+        """The patience · beam_size best by log-probability / length^exponent of what has ended by the time that as many
+        have; what is cut off after `limit` pieces counts as well, and has no end mark."""
         results = self.engine.translate_batch(
             [self._pieces(source) for source in sources],
             beam_size=search.beam_size,

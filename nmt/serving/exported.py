@@ -6,8 +6,8 @@ when as many have ended as the beam is wide, so what they find is the same. Wher
     length penalty    CTranslate2 divides by length^α, end mark counted only if it is returned, which it is here: that
                       is `average`. It has no `gnmt`: the log-probabilities are recovered and divided here, and only
                       for which beam_size of the ended hypotheses it hands over, a power of the length stands in.
-    α = 0             makes it stop with the first hypothesis that is on top, whatever else has ended. An α that is
-                      nothing in float32 does not.
+    α = 0             makes it go on, however many have ended, until the likeliest candidate of a step ends. An α that
+                      is nothing in float32 does not.
     greatest length   is one number for a whole batch there, and what comes to it is cut off. Sentences whose search
                       goes on beyond their own are searched again with theirs, and pay the price of the end mark. One
                       thing is lost: for each hypothesis that ends by itself just there, the weakest of the others.
@@ -61,7 +61,7 @@ def import_ctranslate2() -> Any:
         import ctranslate2
     except ImportError as error:
         raise RequestError(
-            f'exported models need CTranslate2, which cannot be imported here ({error}); pip install "ctranslate2>=4.6.3"'
+            f'exports need CTranslate2, which cannot be imported here ({error}); pip install "ctranslate2>=4.6.3"'
         ) from None
     ctranslate2.set_log_level(logging.ERROR)
     return ctranslate2

@@ -168,15 +168,15 @@ def test_quantising_leaves_the_model_alone(tokenizer: Tokenizer, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("penalty", "alpha", "count"), [("none", 1.0, 3), ("average", 0.0, 3), ("average", 0.6, 3), ("gnmt", 0.6, 1)]
+    ("penalty", "alpha", "count"), [("none", 1.0, 2), ("average", 0.0, 2), ("average", 0.6, 2), ("gnmt", 0.6, 1)]
 )
 def test_length_penalties(penalty: str, alpha: float, count: int, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Each gives what it gives in this project, and not what plain averaging gives."""
-    search = dataclasses.replace(SEARCH, beam_size=3, n_best=count, length_penalty=penalty, length_alpha=alpha)
+    search = dataclasses.replace(SEARCH, beam_size=2, n_best=count, length_penalty=penalty, length_alpha=alpha)
     plain = dataclasses.replace(search, length_penalty="average", length_alpha=1.0)
     others = 0
-    for seed in (1, 2, 3):
-        ours = translator(tokenizer, "transformer-pre", search, seed=seed)
+    for kind, seed in (("pre", 1), ("pre", 2), ("rotary", 5)):
+        ours = translator(tokenizer, f"transformer-{kind}", search, seed=seed)
         theirs = exported(ours, tmp_path)
         expected = ours.n_best(LINES)
         assert_same(theirs.n_best(LINES), expected)

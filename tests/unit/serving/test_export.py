@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import random
 from collections.abc import Sequence
 from itertools import chain
@@ -21,14 +22,15 @@ from torch import Tensor
 from nmt.config import GrammarData, SearchConfig, TokenizerConfig, TrainConfig
 from nmt.data.batching import make_batch
 from nmt.data.tokenizer import BOS, EOS, PAD, UNKNOWN, Tokenizer
+from nmt.decoding.penalties import length_penalty
 from nmt.decoding.search import NEVER
 from nmt.decoding.translator import Translation, Translator, pad
 from nmt.errors import RequestError, WorkError
 from nmt.models.base import TranslationModel
 from nmt.serving import export
 from nmt.serving.conversion import POSITIONS, build_spec
-from nmt.serving.export import COMPARED, export_run, require_exportable, spread
-from nmt.serving.exported import ExportedTranslator, load_translator, open_engine
+from nmt.serving.export import export_run, require_exportable, spread
+from nmt.serving.exported import ExportedTranslator, _exponent, load_translator, open_engine
 from nmt.training.checkpoint import write_checkpoint
 
 pytest.importorskip("ctranslate2", reason="the optional package CTranslate2 is not installed")
@@ -129,11 +131,10 @@ def test_every_transformer_translates_as_before(name: str, tied: bool, tokenizer
 
 
 def test_two_vocabularies(tmp_path: Path) -> None:
-    directory = tmp_path / "tokenizer"
     texts = [" ".join(random.Random(i).choices(WORDS.split(), k=6)) for i in range(60)]
     config = TokenizerConfig(vocab_size=50, joint=False)
     pairs = [(text, text.upper()) for text in texts]
-    separate = Tokenizer.train(config, pairs, directory, lambda line: None)
+    separate = Tokenizer.train(config, pairs, tmp_path / "tokenizer", lambda line: None)
     ours = translator(separate, "transformer-pre")
     assert_same(exported(ours, tmp_path / "export").n_best(LINES), ours.n_best(LINES))
     assert (tmp_path / "export" / "target_vocabulary.json").is_file()
@@ -183,6 +184,15 @@ def test_length_penalties(penalty: str, alpha: float, count: int, tokenizer: Tok
         pairs = zip(ours.n_best(LINES, plain), expected, strict=True)
         others += sum(averaged[0].tokens != found[0].tokens for averaged, found in pairs)
     assert others > 3
+
+
+@pytest.mark.parametrize("penalty", ["none", "average", "gnmt"])
+def test_the_power_of_the_length_grows_as_the_penalty_does(penalty: str) -> None:
+    divisor = length_penalty(penalty, 0.6)
+    slope = math.log(divisor(21) / divisor(19)) / math.log(21 / 19)
+    search = dataclasses.replace(SEARCH, length_penalty=penalty, length_alpha=0.6)
+    assert _exponent(search) == pytest.approx(slope, abs=1e-3)
+    assert _exponent(search) > 0
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -388,4 +398,3 @@ def test_only_an_export_is_replaced(run: Path, tmp_path: Path) -> None:
     (tmp_path / "blank").write_text("\n \n")
     with pytest.raises(RequestError, match="no sentences to compare"):
         export_run(run, tmp_path / "out", None, tmp_path / "blank", lambda line: None)
-    assert COMPARED == 200

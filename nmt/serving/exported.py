@@ -255,7 +255,8 @@ def read_record(folder: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         found = record.get("format") if isinstance(record, dict) else None
         raise RequestError(f"{path}: export format {found}, this version of nmt reads format {FORMAT}")
-    if not isinstance(record.get("sha256"), dict) or not record.keys() >= {"search", "positions"}:
+    complete = isinstance(record.get("sha256"), dict) and record.keys() >= {"search", "positions"}
+    if not complete or not isinstance(record["positions"], int | None):
         raise WorkError(f"{path} is damaged: it does not say what the export holds")
     for name, expected in record["sha256"].items():
         if not (folder / name).is_file():

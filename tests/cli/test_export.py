@@ -218,6 +218,12 @@ def test_other_commands_want_the_run(nmt: Command, exported: Path) -> None:
         ("export.json", b"{", 1, "export.json is damaged: "),
         ("export.json", b'{"format": 9}', 2, "export.json: export format 9, this version of nmt reads format 1"),
         ("export.json", b'{"format": 1}', 1, "export.json is damaged: it does not say what the export holds"),
+        (
+            "export.json",
+            b'{"format":1,"sha256":{},"search":{},"positions":"x"}',
+            1,
+            "does not say what the export holds",
+        ),
     ],
 )
 def test_damage(name: str, content: bytes | None, status: int, words: str, nmt: Command, copy: Path) -> None:

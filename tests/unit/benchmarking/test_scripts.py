@@ -1,0 +1,97 @@
+"""Both scripts from end to end, on something tiny: what they print and what their JSON holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bench_decode
+import bench_train
+from benchmarking.measuring import MatrixProduct
+from nmt.errors import RequestError
+
+PROMISED = {"target_tokens_per_s", "fraction_of_peak", "peak_rss_mb", "padding_share"}
+
+
+@pytest.fixture(autouse=True)
+def _small_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MatrixProduct, "SIZE", {"cpu": 32})
+
+
+def test_training(tiny: Callable[[str], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    overrides = [*tiny("luong"), "data.max_train_pairs=40", "batch.tokens=60"]
+    options = ["--steps", "1", "--rounds", "2", "--threads", "1", "--json", str(tmp_path / "f.json")]
+    bench_train.main([*overrides, *options, "--against", "model.input_feeding=false", "--step-by-step"])
+    printed = capsys.readouterr().out
+    found = json.loads((tmp_path / "f.json").read_text("utf-8"))
+    assert json.loads(printed.splitlines()[-1]) == found
+    records = [found, *found["against"]]
+    names = [" ".join(overrides), " ".join([*overrides, "model.input_feeding=false"])]
+    assert [one["configuration"] for one in records] == names + [f"{name}, step by step" for name in names]
+    for one in records:
+        assert all(one[key] > 0 for key in PROMISED)
+        assert one["threads"] == 1
+        assert one["tokens_a_round"] == found["tokens_a_round"]
+        assert len(one["target_tokens_per_s_rounds"]) == len(one["fraction_of_peak_rounds"]) == 2
+        assert sum(one["share_by_part"].values()) == pytest.approx(1)
+    for one in found["against"]:
+        assert one["ratio"] == found["target_tokens_per_s"] / one["target_tokens_per_s"]
+        assert f"{one['ratio']:.2f}" in printed
+    assert found["operations_per_token"] > found["against"][0]["operations_per_token"]
+    for part in ("attention", "recurrence", "projection and loss", "dropout", "optimizer", "data"):
+        assert f"\n  {part} " in printed
+
+
+def test_what_is_wrong_is_said_before_anything_is_built(tiny: Callable[[str], list[str]]) -> None:
+    for options in (["model=loung"], [*tiny("lstm"), "--against", "batch.tokes=3"], ["--steps", "0"]):
+        with pytest.raises(RequestError, match=r"luong|batch\.tokens|whole number above 0"):
+            bench_train.main(options)
+
+
+def decoded(run: Path, *options: str) -> dict[str, Any]:
+    small = ["--beams", "5,1", "--batch-tokens", "64,512", "--sentences", "6", "--latency-sentences", "2"]
+    record = run.parent / "record.json"
+    bench_decode.main([str(run), *small, "--rounds", "2", "--json", str(record), *options])
+    found: dict[str, Any] = json.loads(record.read_text("utf-8"))
+    return found
+
+
+def test_decoding(run_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = decoded(run_copy)
+    printed = capsys.readouterr().out
+    assert json.loads(printed.splitlines()[-1]) == found
+    assert (found["set"], found["sentences"], found["model"]) == ("test", 6, "bahdanau")
+    assert found["beam_size"] == 5
+    settings = [(one["beam_size"], one["batch_tokens"]) for one in found["settings"]]
+    assert settings == [(1, 64), (1, 512), (5, 64), (5, 512)]
+    wide = [one for one in found["settings"] if one["beam_size"] == 5]
+    assert found["target_tokens_per_s"] == max(one["target_tokens_per_s"] for one in wide)
+    for one in found["settings"]:
+        assert len(one["sentences_per_s_rounds"]) == 2
+        assert one["peak_rss_mb"] > 0
+        rate = one["target_tokens_per_s"] / one["sentences_per_s"]
+        assert rate == pytest.approx(one["target_tokens"] / 6)
+    assert wide[0]["target_tokens"] == wide[1]["target_tokens"], "a translation does not depend on its batch"
+    assert [one["beam_size"] for one in found["latencies"]] == [1, 5]
+    assert found["latency_ms"] == found["latencies"][1]["latency_ms"] <= found["latency_ms_p90"]
+
+
+def test_decoding_a_file_with_two_runs(run_copy: Path, tmp_path: Path) -> None:
+    older = run_copy / "checkpoints" / "step_00000050"
+    (tmp_path / "texte.en").write_text("The cat sees a horse.\n\nThe dog likes the sea.\n", encoding="utf-8")
+    found = decoded(run_copy, "--against", str(older), "--input", str(tmp_path / "texte.en"))
+    assert (found["set"], found["sentences"]) == ("texte.en", 2), "a blank line is nothing to translate"
+    assert [one["run"] for one in found["latencies"]] == [str(run_copy)] * 2 + [str(older)] * 2
+    assert found["run"] == str(run_copy)
+
+
+def test_a_set_that_is_not_there(run_copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="--set tset: there is no such set; there are: test"):
+        decoded(run_copy, "--set", "tset")
+    (tmp_path / "blank.en").write_text("\n \n", encoding="utf-8")
+    with pytest.raises(RequestError, match=r"blank\.en: nothing to translate"):
+        decoded(run_copy, "--input", str(tmp_path / "blank.en"))

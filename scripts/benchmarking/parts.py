@@ -131,7 +131,8 @@ def _ranges() -> Iterator[None]:
     for part, classes in CLASSES.items():
         for kind in classes:
             places += [(kind, name, METHODS.get((kind, name), part)) for name in _methods(kind)]
-    for kind in (Trainer, *Trainer.__subclasses__()):
+    trainers: list[type] = [Trainer, *Trainer.__subclasses__()]
+    for kind in trainers:
         places += [(kind, name, part) for (of, name), part in METHODS.items() if of is Trainer and name in vars(kind)]
     before = [(where, name, vars(where)[name]) for where, name, _ in places]
     try:

@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarking import parts
 from benchmarking.parts import ATTENTION, BACKWARD, DATA, DROPOUT, LOSS, OPTIMIZER, OTHER, RECURRENCE, add_up
-from benchmarking.training import Workshop
+from benchmarking.training import StepByStepTrainer, Workshop
 from nmt.configuration import compose
 from nmt.training import trainer
 from nmt.training.trainer import Trainer
@@ -74,9 +74,9 @@ def test_on_a_gpu_its_own_time_counts() -> None:
     assert {part: round(1e6 * taken, 6) for part, taken in found.items() if taken} == {ATTENTION: 4, DROPOUT: 9}
 
 
-def recorded_step(family: str, tiny: Callable[[str], list[str]]) -> Any:
+def recorded_step(family: str, tiny: Callable[[str], list[str]], kind: type[Trainer] = Trainer) -> Any:
     config = compose([*tiny(family), "data.max_train_pairs=20", "batch.tokens=40"])
-    subject = Workshop(1).subject(family, config)
+    subject = Workshop(1).subject(family, config, kind)
     with parts._ranges(), profile(activities=[ProfilerActivity.CPU]) as recorded:
         subject.take_steps()
     return recorded.events()
@@ -110,3 +110,10 @@ def test_every_product_of_a_step_is_some_parts(family: str, own: set[str], tiny:
     assert set(products) == (own | {LOSS}) - {parts.RESIDUAL}
     whole = sum(e.time_range.elapsed_us() for e in events if e.cpu_parent is None and e.device_type == DeviceType.CPU)
     assert sum(found.values()) == pytest.approx(whole / 1e6, rel=1e-6)
+
+
+def test_step_by_step_all_is_recurrence_and_autograd_is_not_the_optimizer(tiny: Callable[[str], list[str]]) -> None:
+    events = recorded_step("luong", tiny, StepByStepTrainer)
+    assert {part for event, part in parts.assigned(events) if event.name in PRODUCTS} == {RECURRENCE}
+    sums = {part for event, part in parts.assigned(events) if "AccumulateGrad" in event.name}
+    assert sums == {OTHER}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,3 +98,13 @@ def test_a_set_that_is_not_there(run_copy: Path, tmp_path: Path) -> None:
     (tmp_path / "blank.en").write_text("\n \n", encoding="utf-8")
     with pytest.raises(RequestError, match=r"blank\.en: nothing to translate"):
         decoded(run_copy, "--input", str(tmp_path / "blank.en"))
+
+
+def test_without_a_gpu_its_script_says_so(tmp_path: Path) -> None:
+    script = Path(bench_train.__file__).with_name("bench_gpu.sh")
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "NMT_PYTHON": sys.executable}
+    done = subprocess.run(["bash", script, tmp_path / "gpu.json"], env=hidden, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("bench_gpu.sh: no GPU: PyTorch ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "gpu.json").exists()

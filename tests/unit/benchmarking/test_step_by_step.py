@@ -9,6 +9,7 @@ from tiny import SOURCE_VOCABULARY, sentences, tiny_model
 from benchmarking.step_by_step import step_by_step
 from nmt.data.batching import make_batch
 from nmt.errors import RequestError
+from nmt.models import layers
 from nmt.training.loss import label_smoothed_loss
 
 PLAIN = [
@@ -40,16 +41,21 @@ def test_loss_and_gradients_are_those_of_the_model(name: str, smoothing: float) 
         torch.testing.assert_close(gradient, want, rtol=0, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
 
 
-def test_dropout_is_the_models() -> None:
-    model = tiny_model("luong-general-fed-in_order", dropout=0.4)
-    plain = step_by_step(model).train()
-    batch = make_batch(sentences([5, 3], SOURCE_VOCABULARY), sentences([4, 4]))
+@pytest.mark.parametrize("name", ["bahdanau", "luong-general-fed-in_order"])
+def test_dropout_stands_where_the_models_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both kinds of dropout made to halve what they get, which is no chance; PyTorch's own LSTM has none then."""
+    for kind in (layers.Dropout, torch.nn.Dropout):
+        monkeypatch.setattr(kind, "forward", lambda self, x: 0.5 * x if self.training else x)
+    model = tiny_model(name, dropout=0.4).train()
+    for kernel in model.modules():
+        if isinstance(kernel, torch.nn.LSTM):
+            kernel.dropout = 0.0
+    plain = step_by_step(model)
     assert plain.dropout.p == 0.4
-    torch.manual_seed(1)
-    dropped = [plain.loss(batch, 0.1).item() for _ in range(2)]
-    kept = [plain.eval().loss(batch, 0.1).item() for _ in range(2)]
-    assert dropped[0] != dropped[1]
-    assert kept[0] == kept[1]
+    batch = make_batch(sentences([5, 3], SOURCE_VOCABULARY), sentences([4, 4]))
+    expected = label_smoothed_loss(model(batch), model.output, batch.target_output_BT, 0.1).loss
+    torch.testing.assert_close(plain.loss(batch, 0.1), expected, rtol=0, atol=1e-9)
+    assert abs(plain.eval().loss(batch, 0.1) - expected) > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A run to be translated with: whole sets through `Translator.translate`, from text to text, and single sentences.
+"""A run or an export to be translated with: whole sets, from text to text, and single sentences.
 
 What is timed has all in it that a user waits for: segmentation, sorting into batches, search, joining the pieces. A
 setting is a beam size and a batch size, the latter as `search.batch_tokens` counts it: source tokens times hypotheses.
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from benchmarking.measuring import MEGABYTE, Spread, forget_peak, peak_resident, percentile, seconds
-from nmt.decoding.translator import Translator
+from nmt.decoding.translator import TextTranslator
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Setting:
     """How a run translates."""
 
     name: str
-    translator: Translator
+    translator: TextTranslator
+    device: torch.device
     beam_size: int
     batch_tokens: int
 
@@ -45,24 +46,23 @@ class Setting:
 
     def whole(self, texts: Sequence[str]) -> Pass:
         """The whole set, with the most memory that the process had meanwhile."""
-        device = self.translator.device
-        on_gpu = device.type == "cuda"
+        on_gpu = self.device.type == "cuda"
         kept = forget_peak()
         if on_gpu:
-            torch.cuda.reset_peak_memory_stats(device)
+            torch.cuda.reset_peak_memory_stats(self.device)
         tokens = 0
 
         def work() -> None:
             nonlocal tokens
             tokens = self.translate(texts)
 
-        taken = seconds(work, device)
+        taken = seconds(work, self.device)
         resident = peak_resident() if kept else None
-        return Pass(taken, tokens, resident, torch.cuda.max_memory_allocated(device) if on_gpu else None)
+        return Pass(taken, tokens, resident, torch.cuda.max_memory_allocated(self.device) if on_gpu else None)
 
     def alone(self, text: str) -> float:
         """Seconds that one sentence takes on its own."""
-        return seconds(lambda: self.translate([text]), self.translator.device)
+        return seconds(lambda: self.translate([text]), self.device)
 
 
 def some(texts: Sequence[str], number: int) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 import bench_decode
 import bench_train
 from benchmarking.measuring import MatrixProduct
+from nmt.decoding.translator import TextTranslator, Translator
 from nmt.errors import RequestError
 
 PROMISED = {"target_tokens_per_s", "fraction_of_peak", "peak_rss_mb", "padding_share"}
@@ -90,6 +91,25 @@ def test_decoding_a_file_with_two_runs(run_copy: Path, tmp_path: Path) -> None:
     assert (found["set"], found["sentences"]) == ("texte.en", 2), "a blank line is nothing to translate"
     assert [one["run"] for one in found["latencies"]] == [str(run_copy)] * 2 + [str(older)] * 2
     assert found["run"] == str(run_copy)
+    for first, other in zip(found["settings"][:4], found["settings"][4:], strict=True):
+        assert first["ratio"] == 1
+        assert other["ratio"] == first["sentences_per_s"] / other["sentences_per_s"]
+
+
+def test_decoding_with_what_is_no_run(run_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an export is: it searches by itself and has neither configuration nor test sets."""
+    run = Translator.load(run_copy)
+
+    class Export(TextTranslator):
+        def search_ids(self, *arguments: Any, **named: Any) -> Any:
+            return run.search_ids(*arguments, **named)
+
+    monkeypatch.setattr(bench_decode, "load_translator", lambda _: Export(run.tokenizer, run.search))
+    (tmp_path / "text.en").write_text("The cat sees a horse.\n", encoding="utf-8")
+    found = decoded(tmp_path / "export", "--input", str(tmp_path / "text.en"))
+    assert (found["model"], found["sentences"]) == (None, 1)
+    with pytest.raises(RequestError, match="export: an export knows no test sets; give --input, or the run first"):
+        decoded(tmp_path / "export")
 
 
 def test_a_set_that_is_not_there(run_copy: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def label_smoothed_loss(hidden_BTD: Tensor, output: OutputProjection, targets_BT
     """
     counts_BT = targets_BT != PAD
     loss, cross_entropy, correct = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden_BTD[counts_BT], output.weight, output.bias, targets_BT[counts_BT], smoothing
+        hidden_BTD[counts_BT], output.weight, output.bias, targets_BT[counts_BT], smoothing, torch.is_grad_enabled()
     )
     return LossSums(loss, cross_entropy, correct)
 
@@ -65,9 +65,15 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_PD: Tensor, weight_VD: Tensor, bias_V: Tensor, targets_P: Tensor, smoothing: float
+        ctx: Any,
+        hidden_PD: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor,
+        targets_P: Tensor,
+        smoothing: float,
+        differentiable: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        needed = any(ctx.needs_input_grad)
+        needed = differentiable and any(ctx.needs_input_grad)  # the latter knows nothing of no_grad
         weight_CD = weight_VD[FIRST_CLASS:].to(hidden_PD.dtype)
         bias_C = bias_V[FIRST_CLASS:].to(hidden_PD.dtype)
         mean_weight_D, mean_bias = weight_CD.mean(dim=0), bias_C.mean()
@@ -111,4 +117,4 @@ class _ChunkedLoss(torch.autograd.Function):
     def backward(ctx: Any, loss_gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         hidden_gradient, weight_gradient, bias_gradient = ctx.saved_tensors
         scale = loss_gradient.to(hidden_gradient.dtype)
-        return hidden_gradient * scale, weight_gradient * loss_gradient, bias_gradient * loss_gradient, None, None
+        return hidden_gradient * scale, weight_gradient * loss_gradient, bias_gradient * loss_gradient, None, None, None

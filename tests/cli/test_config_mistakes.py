@@ -95,7 +95,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["run.dir="], "run.dir="),
     # impossible together
     (["search.n_best=9"], "search.n_best=9: must be at most search.beam_size=5"),
-    (["model=transformer", "model.heads=3"], "model.heads=3: must be a divisor of model.width=176"),
+    (["model=transformer", "model.heads=3"], "model.heads=3: must be a divisor of model.width=160"),
     (["model=transformer", "model.kv_heads=3"], "model.kv_heads=3: must be a divisor of model.heads=4"),
     (["model=transformer", "model.heads=16", "model.positions=rotary"], "model.positions=rotary: turns pairs"),
     (["model=transformer", "model.alignment_layer=4"], "model.alignment_layer=4: must be from -4 to 3"),

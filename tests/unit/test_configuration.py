@@ -178,7 +178,7 @@ def test_runs_of_a_sweep_that_would_share_a_directory_are_found() -> None:
 
 
 def test_one_wrong_run_refuses_the_sweep() -> None:
-    with pytest.raises(RequestError, match=r"model\.heads=3: must be a divisor of model\.width=176"):
+    with pytest.raises(RequestError, match=r"model\.heads=3: must be a divisor of model\.width=160"):
         compose_sweep(["model=transformer", "model.heads=2,4,3"])
 
 

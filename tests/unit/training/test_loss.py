@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.data.tokenizer import PAD
 from nmt.models.base import OutputProjection
@@ -216,3 +217,15 @@ def test_logits_far_apart_stay_finite() -> None:
     sums = label_smoothed_loss(hidden_BTD, output, TARGETS_BT, 0.1)
     assert torch.isfinite(sums.loss)
     assert all(torch.isfinite(gradient).all() for gradient in gradients(sums, hidden_BTD, output))
+
+
+def test_without_gradients_the_loss_costs_one_product() -> None:
+    """Validation asks for none, and the other two products are what makes them."""
+    output, hidden_BTD = projection(), hidden_states()
+    with FlopCounterMode(display=False) as learning:
+        label_smoothed_loss(hidden_BTD, output, TARGETS_BT, 0.0)
+    with torch.no_grad(), FlopCounterMode(display=False) as validating:
+        label_smoothed_loss(hidden_BTD, output, TARGETS_BT, 0.0)
+    positions = int((TARGETS_BT != PAD).sum())
+    assert validating.get_total_flops() == 2 * positions * WIDTH * (VOCABULARY - 1)
+    assert learning.get_total_flops() >= 3 * validating.get_total_flops()

@@ -16,7 +16,7 @@ mkdir -p "$folder"
 train() { # MODEL SEED [OVERRIDES]
     local model=$1 seed=$2
     shift 2
-    OMP_NUM_THREADS=1 .venv/bin/nmt train model="$model" data=grammar trainer.seed="$seed" trainer.threads=1 \
+    OMP_NUM_THREADS=1 .venv/bin/nmt train experiment=bottleneck model="$model" trainer.seed="$seed" trainer.threads=1 \
         trainer.max_minutes="$minutes" run.dir="$folder/$model-$seed" "$@" >>"$folder/$model-$seed.log" 2>&1
 }
 

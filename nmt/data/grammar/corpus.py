@@ -38,7 +38,7 @@ def generate_pair(rng: Random, length: int) -> Pair:
 
 
 def even_lengths(shortest: int, longest: int, count: int) -> Iterator[int]:
-    """`count` lengths in turn, so that each is as frequent: the test set's."""
+    """`count` lengths in turn, so that each is as frequent: always the test set's."""
     for index in range(count):
         yield shortest + index % (longest - shortest + 1)
 
@@ -65,7 +65,8 @@ def generate_sets(config: GrammarData) -> Iterator[tuple[str, list[Pair]]]:
     seen: set[str] = set()
     for name, count in (("test", config.test_pairs), ("valid", config.valid_pairs), ("train", config.train_pairs)):
         rng = Random(f"{config.seed} {name}")
-        lengths = even_lengths(low, high, count) if name == "test" else skewed_lengths(rng, low, high, count)
+        even = name == "test" or config.lengths == "even"
+        lengths = even_lengths(low, high, count) if even else skewed_lengths(rng, low, high, count)
         yield name, [_new_pair(rng, length, seen, name, count) for length in lengths]
 
 

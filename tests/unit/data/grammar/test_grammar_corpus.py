@@ -57,6 +57,15 @@ def test_no_sentence_occurs_twice(files: dict[str, bytes], language: str) -> Non
     assert len(sentences) == 400 + 50 + 116 == len(set(sentences))
 
 
+def test_training_lengths_are_even_where_asked_for(files: dict[str, bytes], tmp_path: Path) -> None:
+    even = written(tmp_path / "even", lengths="even")
+    for name, count in (("train", 400), ("valid", 50)):
+        found = Counter(len(line.split()) for line in lines(even[f"{name}.en"]))
+        assert sum(found.values()) == count
+        assert max(found.values()) - min(found.get(length, 0) for length in range(3, 61)) <= 1
+    assert all(even[name] == files[name] for name in files if name.startswith("test"))
+
+
 def test_test_set_has_each_length_equally_often(files: dict[str, bytes]) -> None:
     lengths = Counter(len(line.split()) for line in lines(files["test.en"]))
     assert lengths == dict.fromkeys(range(3, 61), 2)

@@ -8,6 +8,7 @@ does leave is a temporary name that nobody holds a lock on; the next writer in t
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -85,8 +86,8 @@ def complete_directory(path: Path | str, *, replace: bool = False) -> Iterator[P
     """A temporary directory next to `path`, which becomes `path`, flushed to the disk, when the block ends.
 
     An exception in the block removes it and leaves `path` alone. Where `path` exists by then, because another process
-    made it meanwhile, that one is kept, unless `replace` is true. (Replacing takes two renames; a process killed just
-    between them leaves no directory named `path`.)
+    made it meanwhile, that one is kept, unless `replace` is true. (Where the file system cannot let two names change
+    places, replacing takes two renames; a process killed just between them leaves no directory named `path`.)
     Raises WorkError naming `path` and the cause in place of an OSError.
     """
     path = Path(path).absolute()
@@ -102,6 +103,17 @@ def complete_directory(path: Path | str, *, replace: bool = False) -> Iterator[P
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             os.close(lock)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory so that a process killed meanwhile leaves no part of it under its name.
+
+    What cannot be removed stays, without an error: it only takes up space.
+    """
+    doomed = _temporary_name(path)
+    with contextlib.suppress(OSError):
+        os.rename(path, doomed)
+        shutil.rmtree(doomed)
 
 
 def remove_leftovers(folder: Path | str) -> None:
@@ -151,7 +163,7 @@ def _as_work_error(path: Path) -> Iterator[None]:
 def _make_temporary(path: Path, *, directory: bool) -> tuple[Path, int]:
     """A new, locked file or directory next to `path`, and the descriptor that holds the lock."""
     while True:
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        temporary = _temporary_name(path)
         if directory:
             temporary.mkdir()
         else:
@@ -162,6 +174,10 @@ def _make_temporary(path: Path, *, directory: bool) -> tuple[Path, int]:
             if _lock(descriptor) and temporary.exists():
                 return temporary, descriptor
             os.close(descriptor)
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
 def _lock(descriptor: int) -> bool:
@@ -177,10 +193,9 @@ def _lock(descriptor: int) -> bool:
 
 def _move_into_place(temporary: Path, path: Path, replace: bool) -> None:
     if replace and path.is_dir():
-        old = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-        os.rename(path, old)
-        os.rename(temporary, path)
-        shutil.rmtree(old, ignore_errors=True)
+        if not _exchange(temporary, path):
+            remove_directory(path)
+            os.rename(temporary, path)
         return
     try:
         os.rename(temporary, path)
@@ -188,6 +203,19 @@ def _move_into_place(temporary: Path, path: Path, replace: bool) -> None:
         # rename refuses to replace a directory that is not empty: somebody else has completed it.
         if replace or not path.is_dir():
             raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two names change places in one operation of the file system; False where there is no such operation.
+
+    This is Linux's renameat2 with RENAME_EXCHANGE, for which Python has no function.
+    """
+    current_folder, exchange = -100, 2
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):
+        return False
+    return bool(rename(current_folder, os.fsencode(one), current_folder, os.fsencode(other), exchange) == 0)
 
 
 def _fsync_tree(directory: Path) -> None:

@@ -101,6 +101,8 @@ TINY_MODELS = {
     ],
     "decoder_only": ["model.width=32", "model.feed_forward_size=64", "model.heads=2", "model.layers=2"],
 }
+TINY_MODELS["transformer_base"] = TINY_MODELS["transformer"]
+TINY_MODELS["transformer_modern"] = [*TINY_MODELS["transformer"], "model.heads=4"]  # two of keys and values
 
 
 @pytest.fixture(scope="session")
@@ -123,10 +125,10 @@ def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(corpus_folder: Path) -> Callable[[str], list[str]]:
     """The overrides of a run that takes a second or two: tiny("luong"). Budget and run.dir are still to be given."""
 
-    def overrides(family: str) -> list[str]:
+    def overrides(preset: str) -> list[str]:
         return [
-            f"model={family}",
-            *TINY_MODELS[family],
+            f"model={preset}",
+            *TINY_MODELS[preset],
             "model.dropout=0.1",
             "data=files",
             f"data.dir={corpus_folder}",

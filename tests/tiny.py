@@ -10,8 +10,11 @@ import dataclasses
 import itertools
 import random
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
+import yaml
 from torch import Tensor
 
 from nmt.config import (
@@ -90,8 +93,52 @@ def _transformers() -> dict[str, ModelConfig]:
     return configs
 
 
-CONFIGS = {**_recurrent(), **_luong(), **_transformers()}
+PRESET_FOLDER = Path(__file__).resolve().parent.parent / "configs" / "model"
+PRESET_SIZES: dict[str, dict[str, int]] = {
+    "lstm": {"embedding_size": 8, "hidden_size": 8, "layers": 2},
+    "cho": {"embedding_size": 8, "hidden_size": 8, "readout_size": 8},
+    "bahdanau": {"embedding_size": 8, "hidden_size": 8, "attention_size": 8, "readout_size": 8},
+    "luong": {"embedding_size": 8, "hidden_size": 8, "layers": 2},
+    "intra_attention": {"embedding_size": 8, "hidden_size": 8, "attention_size": 8},
+    "transformer": {"width": 16, "feed_forward_size": 20, "encoder_layers": 2, "decoder_layers": 2, "heads": 4},
+    "decoder_only": {"width": 16, "feed_forward_size": 20, "layers": 2, "heads": 4},
+}
+"""What is made small of a preset of each family. Everything else, its tied embeddings included, stays as it is."""
+
+
+def preset_options(name: str) -> dict[str, Any]:
+    """The keys of configs/model/NAME.yaml and of the presets that it is made from."""
+    content = yaml.safe_load((PRESET_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    options: dict[str, Any] = {}
+    for part in content.pop("defaults"):
+        if (PRESET_FOLDER / f"{part}.yaml").is_file():  # and not the schema, whose values are the dataclass's
+            options |= preset_options(part)
+    return options | content
+
+
+def _presets() -> tuple[dict[str, str], dict[str, ModelConfig]]:
+    """The tiny model of every preset, and those models. Presets that differ in sizes alone have one."""
+    schemas: dict[str, type[ModelConfig]] = {"transformer": TransformerConfig, "decoder_only": DecoderOnlyConfig}
+    schemas |= {"lstm": LstmConfig, "cho": ChoConfig, "bahdanau": BahdanauConfig, "luong": LuongConfig}
+    schemas |= {"intra_attention": IntraAttentionConfig}
+    models: dict[str, str] = {}
+    configs: dict[str, ModelConfig] = {}
+    for preset in sorted(path.stem for path in PRESET_FOLDER.glob("*.yaml")):
+        options = preset_options(preset)
+        options |= PRESET_SIZES[options["family"]] | {"dropout": 0.0, "name": "tiny"}
+        config = schemas[options["family"]](**options)
+        same = next((name for name, other in configs.items() if other == config), None)
+        models[preset] = same or f"{preset}-preset"
+        configs[models[preset]] = config
+    return models, configs
+
+
+PRESETS, _PRESET_CONFIGS = _presets()
+"""The name of the tiny model of every preset in configs/model."""
+
+CONFIGS = {**_recurrent(), **_luong(), **_transformers(), **_PRESET_CONFIGS}
 MODELS = sorted(CONFIGS)
+PRESET_MODELS = sorted(_PRESET_CONFIGS)
 ATTENDING = [name for name in MODELS if CONFIGS[name].family not in ("lstm", "cho")]
 FAMILIES = [
     "bahdanau",
@@ -121,7 +168,7 @@ def tiny_model(
     torch.set_default_dtype(dtype)
     try:
         config = dataclasses.replace(CONFIGS[name], **changes)
-        if config.family == "decoder_only":
+        if config.tie_embeddings:
             source_vocabulary = target_vocabulary = max(source_vocabulary, target_vocabulary)
         model = build_model(config, source_vocabulary, target_vocabulary)
     finally:
@@ -133,6 +180,11 @@ def tiny_model(
         for table in (model.embeddings.source, model.embeddings.target):
             table.weight[PAD] = 0  # as padding_idx means it
     return model.eval()
+
+
+def source_size(name: str, target_vocabulary: int, source_vocabulary: int = SOURCE_VOCABULARY) -> int:
+    """The source vocabulary of a model that has a target vocabulary of that size: that one, where both are one."""
+    return target_vocabulary if CONFIGS[name].tie_embeddings else source_vocabulary
 
 
 def sentences(lengths: Sequence[int], vocabulary: int = TARGET_VOCABULARY, seed: int = 1) -> list[list[int]]:

@@ -24,6 +24,7 @@ from torch import Tensor
 from nmt.config import SearchConfig
 from nmt.data.tokenizer import BOS, EOS, PAD, UNKNOWN
 from nmt.decoding.penalties import LengthPenalty, length_penalty
+from nmt.errors import WorkError
 from nmt.models.base import DecoderState, Memory, TranslationModel
 
 NEVER = (PAD, BOS, UNKNOWN)
@@ -66,6 +67,9 @@ def beam_search(
 
     Returns:
         for each sentence at most n_best hypotheses, the best first. There is always at least one.
+
+    Raises:
+        WorkError: the model's output is not a finite number.
     """
     penalty = length_penalty(config.length_penalty, config.length_alpha)
     if max_lengths is None:
@@ -125,6 +129,7 @@ def _advance(
     for b, (totals, parents, pieces) in enumerate(
         zip(best_BC.tolist(), parents_BC.tolist(), pieces_BC.tolist(), strict=True)
     ):
+        _require_finite(totals[0])  # NaN comes first
         found = ended[frontier.sentences[b]]
         going: list[tuple[float, int, int]] = []
         for rank, (total, parent, piece) in enumerate(zip(totals, parents, pieces, strict=True)):
@@ -150,6 +155,12 @@ def _advance(
     if len(open_sentences) < len(frontier.sentences):
         frontier.memory = frontier.memory.select(torch.tensor(open_sentences, dtype=torch.long, device=device))
         frontier.sentences = [frontier.sentences[b] for b in open_sentences]
+
+
+def _require_finite(total: float) -> None:
+    """Raises WorkError for NaN, among which there is no best piece and never an end."""
+    if not total > -torch.inf:
+        raise WorkError("the model's output is not a finite number: its training has diverged")
 
 
 def _permitted(
@@ -250,6 +261,7 @@ def _collect(frontier: _Frontier, draws: int, penalty: LengthPenalty) -> list[li
     for b, histories in enumerate(frontier.history_RT.view(len(totals), draws, -1).tolist()):
         hypotheses = []
         for history, total in zip(histories, totals[b], strict=True):
+            _require_finite(total)
             length = history.index(EOS)
             hypotheses.append(Hypothesis(history[:length], total, total / penalty(length + 1)))
         found.append(sorted(hypotheses, key=lambda h: -h.score))

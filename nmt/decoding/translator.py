@@ -26,7 +26,7 @@ from nmt.errors import RequestError
 from nmt.evaluation.alignment import Alignment
 from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
-from nmt.training.checkpoint import CONFIG, WEIGHTS, Checkpoint, find_checkpoint, load_weights
+from nmt.training.checkpoint import CONFIG, WEIGHTS, Checkpoint, load_weights, open_checkpoint
 from nmt.training.device import choose_device
 
 
@@ -185,7 +185,7 @@ class Translator(TextTranslator):
             RequestError: nothing to load there, or files that do not belong together.
             WorkError: a damaged file.
         """
-        checkpoint = Checkpoint.open(find_checkpoint(Path(run)))
+        checkpoint = open_checkpoint(Path(run))
         # A run's own config may have another search or data folder than when the checkpoint was saved.
         own = Path(run) / CONFIG
         config = load_config(own if own.is_file() else checkpoint.directory / CONFIG)

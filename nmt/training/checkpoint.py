@@ -13,6 +13,8 @@ state is read with `weights_only=True`, the rest is JSON.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import pickle
@@ -32,12 +34,13 @@ from nmt.config import TrainConfig
 from nmt.configuration import save_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError, WorkError
-from nmt.files import cause_of, complete_directory, sha256_of
+from nmt.files import cause_of, complete_directory, remove_directory, sha256_of
 
 FORMAT = 1
 WEIGHTS, TRAINING, META, CONFIG = "model.safetensors", "training.pt", "meta.json", "config.yaml"
 EXPORT = "export.json"
 LAST, BEST = "last", "best"
+CHECKSUM = "checksum"
 _NAME = re.compile(r"step_(\d{8,})")
 
 
@@ -55,7 +58,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, directory: Path) -> Checkpoint:
-        """Reads meta.json and compares the checksums of the files it names.
+        """Reads meta.json and compares its checksum and those of the files that it names.
 
         Raises:
             RequestError: no checkpoint there, or one of another format.
@@ -130,6 +133,8 @@ def read_meta(directory: Path) -> dict[str, Any]:
         raise WorkError(f"{path} is damaged: {error}") from error
     if not isinstance(meta, dict):
         raise WorkError(f"{path} is damaged: it does not say what the checkpoint holds")
+    if meta.get(CHECKSUM, checksum_of(meta)) != checksum_of(meta):
+        raise WorkError(f"{path} is damaged: it is not what was written")
     for names, fits in _SHAPES:
         for name in names:
             if name in meta and not fits(meta[name]):
@@ -142,6 +147,12 @@ def require_facts(meta: dict[str, Any], directory: Path, *names: str) -> None:
     for name in names:
         if name not in meta:
             raise WorkError(f"{directory / META} is damaged: it has no {name}")
+
+
+def checksum_of(record: dict[str, Any]) -> str:
+    """SHA-256 of what a meta.json says, besides this checksum itself."""
+    said = {name: value for name, value in record.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
@@ -199,20 +210,24 @@ def write_checkpoint(
             contiguous = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
             safetensors.torch.save_file(contiguous, temporary / WEIGHTS)
             if training_state is not None:
-                torch.save(training_state, temporary / TRAINING)
-        except (RuntimeError, SafetensorError) as error:  # both libraries wrap what the system says
-            raise WorkError(f"cannot write {directory}: {_first_line(error)}") from error
+                with open(temporary / TRAINING, "wb") as file:
+                    torch.save(training_state, file)
+        except (RuntimeError, SafetensorError) as error:
+            raise _system_error(error) or WorkError(f"cannot write {directory}: {_first_line(error)}") from error
         save_config(config, temporary / CONFIG)
         tokenizer.save(temporary)
         checksums = {path.name: sha256_of(path) for path in sorted(temporary.iterdir())}
         record = {**meta, "format": FORMAT, "sha256": checksums}
+        record[CHECKSUM] = checksum_of(record)
         (temporary / META).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def point(checkpoints: Path, name: str, target: str) -> None:
     """Makes `checkpoints/name` a relative link to `target`, in one rename."""
-    link, temporary = checkpoints / name, checkpoints / f".{name}.link"
+    link, temporary = checkpoints / name, _temporary_link(checkpoints, name)
     try:
+        if link.is_symlink() and os.readlink(link) == target:
+            return
         temporary.unlink(missing_ok=True)
         os.symlink(target, temporary)
         if link.is_dir() and not link.is_symlink():  # a copy that followed the link
@@ -231,11 +246,32 @@ def step_directories(checkpoints: Path) -> list[Path]:
 
 
 def prune(checkpoints: Path, keep_last: int) -> None:
-    """Removes all but the latest `keep_last` checkpoints and the one that `best` points to."""
-    best = (checkpoints / BEST).resolve()
-    for path in step_directories(checkpoints)[:-keep_last]:
+    """Removes all but the latest `keep_last` checkpoints and the one that `best` points to.
+
+    The latest ends with the one that `last` points to: where a damaged checkpoint of a later step was passed over, it
+    takes no good one's place. It is left as it is until the run has come to its step again.
+    """
+    best, last = ((checkpoints / name).resolve() for name in (BEST, LAST))
+    found = [path for path in step_directories(checkpoints) if _step_of(path) <= _step_of(last)]
+    for path in found[:-keep_last]:
         if path.resolve() != best:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_directory(path)
+
+
+def remove_temporary_links(checkpoints: Path) -> None:
+    """Removes what a process killed in `point` has left."""
+    for name in (LAST, BEST):
+        with contextlib.suppress(OSError):
+            _temporary_link(checkpoints, name).unlink()
+
+
+def _temporary_link(checkpoints: Path, name: str) -> Path:
+    return checkpoints / f".{name}.link"
+
+
+def _step_of(directory: Path) -> int:
+    match = _NAME.fullmatch(directory.name)
+    return int(match[1]) if match else -1
 
 
 def find_checkpoint(run: Path) -> Path:
@@ -257,6 +293,36 @@ def find_checkpoint(run: Path) -> Path:
     if found := step_directories(checkpoints):
         return found[-1]
     raise RequestError(f"{run} has no checkpoint: it is neither a run directory with checkpoints/ nor a checkpoint")
+
+
+def open_checkpoint(run: Path) -> Checkpoint:
+    """The checkpoint that a RUN argument means, opened.
+
+    Raises:
+        RequestError: there is none, or one of another format.
+        WorkError: it is damaged; the message names the latest one of the run that is whole.
+    """
+    try:
+        return Checkpoint.open(find_checkpoint(run))
+    except WorkError as error:
+        whole = next(filter(_opens, reversed(step_directories(run / "checkpoints"))), None)
+        raise WorkError(f"{error}; {whole} is whole" if whole else str(error)) from error
+
+
+def _opens(directory: Path) -> bool:
+    try:
+        Checkpoint.open(directory)
+    except (RequestError, WorkError):
+        return False
+    return True
+
+
+def _system_error(error: Exception) -> OSError | None:
+    """What the system said, such as that the disk is full; both libraries wrap it, each in its way."""
+    if isinstance(error.__context__, OSError):
+        return error.__context__
+    number = re.search(r"os error (\d+)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
 def _first_line(error: Exception) -> str:

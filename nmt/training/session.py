@@ -24,11 +24,11 @@ from nmt.errors import RequestError, WorkError
 from nmt.evaluation.scoring import provenance, read_results, score_sets, versions
 from nmt.files import cause_of, sha256_of
 from nmt.models.registry import build_model
-from nmt.training.checkpoint import WEIGHTS, Checkpoint, load_weights, step_directories
+from nmt.training.checkpoint import TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
 from nmt.training.device import choose_device, slow_precision
 from nmt.training.monitor import Monitor
 from nmt.training.store import RunStore
-from nmt.training.trainer import Trainer, mixed_seed
+from nmt.training.trainer import Progress, Trainer, mixed_seed
 from nmt.training.validation import Validator
 
 CONFIG_FILE = "config.yaml"
@@ -66,20 +66,24 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device)
     torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
     facts["parameters"] = model.parameter_count()
+    state: dict[str, Any] = {}
     if checkpoint is not None:
+        state = training_state_of(checkpoint)
         load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
     say(f"{config.model.name}: {facts['parameters']:,} parameters, on {device.type}, seed {config.trainer.seed}")
     if warning := slow_precision(config.trainer.precision, device):
         say(warning)
     say(end_in_words(config.trainer))
     validator = Validator(corpus, tokenizer, config, say)
-    save_config(config, run / CONFIG_FILE)  # not before all that may be refused: what is there must stay usable
+    # Not before all that may be refused: what is there must stay usable.
+    save_config(config, run / CONFIG_FILE)
+    store.tidy()
     resumed, validated = (checkpoint.step, checkpoint.meta["validated_step"]) if checkpoint else (0, 0)
     with Monitor(run, resumed, validated_step=validated) as monitor:
         monitor.configuration((run / CONFIG_FILE).read_text(encoding="utf-8"))
         trainer = Trainer(config, model, tokenizer, encoded, validator, store, monitor, device)
         if checkpoint is not None:
-            trainer.restore(checkpoint.weights(), checkpoint.training_state())
+            trainer.restore(checkpoint.weights(), state)
             say(f"continuing {run} at step {checkpoint.step}")
         trainer.run()
         score_best(run, corpus, monitor)
@@ -98,6 +102,17 @@ def end_in_words(trainer: TrainerConfig) -> str:
         if value is not None
     ]
     return f"training ends after {' or '.join(limits)}" + (", whichever comes first" if len(limits) > 1 else "")
+
+
+def training_state_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Raises RequestError for a state that other code than this has written."""
+    state = checkpoint.training_state()
+    try:
+        Progress(**state["progress"])
+    except (KeyError, TypeError) as error:
+        path = checkpoint.directory / TRAINING
+        raise RequestError(f"{path} is of another version of nmt ({type(error).__name__}: {error})") from error
+    return state
 
 
 def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:

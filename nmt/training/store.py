@@ -9,9 +9,22 @@ from typing import Any
 from torch import Tensor
 
 from nmt.config import TrainConfig
+from nmt.configuration import load_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import WorkError
-from nmt.training.checkpoint import BEST, Checkpoint, point, prune, require_facts, save_checkpoint, step_directories
+from nmt.files import remove_leftovers
+from nmt.training.checkpoint import (
+    BEST,
+    CONFIG,
+    LAST,
+    Checkpoint,
+    point,
+    prune,
+    remove_temporary_links,
+    require_facts,
+    save_checkpoint,
+    step_directories,
+)
 
 
 class RunStore:
@@ -48,7 +61,10 @@ class RunStore:
     def latest(self, report: Callable[[str], None]) -> Checkpoint | None:
         """The latest checkpoint that is whole; a damaged one is named and passed over.
 
+        `last` and `best` are pointed to what they were when it was saved: a crash may have come in between.
+
         Raises:
+            RequestError: a checkpoint of another format.
             WorkError: there are checkpoints, and all are damaged.
         """
         damaged: WorkError | None = None
@@ -60,14 +76,24 @@ class RunStore:
                 damaged = error
                 report(f"{error}; trying the one before")
                 continue
-            self._mend_best(checkpoint)
+            point(self.checkpoints, LAST, directory.name)
+            best = self.checkpoints / f"step_{checkpoint.meta['best_step']:08d}"
+            if best.is_dir():
+                point(self.checkpoints, BEST, best.name)
             return checkpoint
         if damaged is not None:
             raise damaged
         return None
 
-    def _mend_best(self, checkpoint: Checkpoint) -> None:
-        """Points `best` where this checkpoint says: a crash may have come between saving and pointing."""
-        best = self.checkpoints / f"step_{checkpoint.meta['best_step']:08d}"
-        if best.is_dir():
-            point(self.checkpoints, BEST, best.name)
+    def tidy(self) -> None:
+        """Removes what a killed process left: half-written checkpoints and links, and what it had not pruned.
+
+        The last by the number that it was given, not by that of today: one who looks at a finished run loses nothing.
+        """
+        if not self.checkpoints.is_dir():
+            return
+        remove_leftovers(self.checkpoints)
+        remove_temporary_links(self.checkpoints)
+        config = self.checkpoints / LAST / CONFIG
+        if config.is_file():
+            prune(self.checkpoints, load_config(config).trainer.keep_last)

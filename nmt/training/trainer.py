@@ -7,6 +7,7 @@ small, and a run that was interrupted, wherever, goes on to the same numbers as 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -53,7 +54,9 @@ class Progress:
 class Window:
     """Sums over the steps since the last line of metrics; they stay on the device until the line is due.
 
-    After a validation or a resumption the first line covers fewer steps than the others, and says how many.
+    After a validation the first line covers fewer steps than the others, and says how many. Steps that were skipped are
+    left out. A window is part of a run's state: the line that follows an interruption is the one that would have been
+    written without it.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -61,18 +64,36 @@ class Window:
         self.tokens = self.positions = self.steps = 0
         self.began = time.perf_counter()
 
-    def metrics(self, lr: float) -> dict[str, float]:
-        loss, cross_entropy, correct, norm = self.sums.tolist()
+    def state(self) -> dict[str, Any]:
+        counts = {"tokens": self.tokens, "positions": self.positions, "steps": self.steps}
+        return {"sums": self.sums.tolist(), **counts, "seconds": time.perf_counter() - self.began}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over what `state` gave."""
+        self.sums.copy_(torch.tensor(state["sums"]))
+        self.tokens, self.positions, self.steps = state["tokens"], state["positions"], state["steps"]
+        self.began = time.perf_counter() - state["seconds"]
+
+    def add(self, step: Window) -> None:
+        """Takes in what has been summed over one step."""
+        self.sums += step.sums
+        self.tokens += step.tokens
+        self.positions += step.positions
+        self.steps += 1
+
+    def metrics(self, lr: float, skipped: int = 0) -> dict[str, float]:
+        loss, cross_entropy, correct, norm = self.sums.tolist() if self.steps else [math.nan] * 4
         tokens = max(1, self.tokens)
         return {
             "steps": self.steps,
             "loss": loss / tokens,
-            "perplexity": float(np.exp(min(cross_entropy / tokens, 100.0))),
+            "perplexity": math.exp(min(cross_entropy / tokens, 100.0)) if self.steps else math.nan,
             "accuracy": correct / tokens,
             "gradient_norm": norm / max(1, self.steps),
             "lr": lr,
             "target_tokens_per_s": self.tokens / (time.perf_counter() - self.began),
             "padding_share": 1 - self.tokens / max(1, self.positions),
+            **({"skipped": skipped} if skipped else {}),
         }
 
 
@@ -103,6 +124,7 @@ class Trainer:
         decay = config.trainer.ema_decay
         self.average = WeightAverage(model, decay) if decay else None
         self.progress = Progress()
+        self.window = Window(device)
         self.interruption = Interruption()
         self._saved_step = -1
         self.plan: list[NDArray[np.int64]] = []
@@ -116,24 +138,24 @@ class Trainer:
             WorkError: too many steps in a row without a finite gradient, out of memory, or a full disk.
         """
         self._plan_epoch()
-        window = Window(self.device)
         with self.interruption:
             self._clock = time.perf_counter()
             while True:
                 finished = self._finished()
                 if self._validation_due(finished) and not self._stopping():
                     self._validate()
-                    window = Window(self.device)
+                    self.window = Window(self.device)  # so that saving takes none of the next line's time
                 if self._stopping():
                     self._save()
                     raise Interrupted(self.interruption.received or 0, f"stopped at step {self.progress.step}, saved")
                 if self._finished():  # asked again: the validation may have been the last that patience allows
                     return
-                lr = self._step(window)
+                lr = self._step(self.window)
                 self._tick()
                 if self.progress.step % self.config.trainer.log_every == 0:
-                    self.monitor.training(*self._counts(), window.metrics(lr), *self._budget())
-                    window = Window(self.device)
+                    metrics = self.window.metrics(lr, self.progress.skipped)
+                    self.monitor.training(*self._counts(), metrics, *self._budget())
+                    self.window = Window(self.device)
                 else:
                     self.monitor.advance(self.progress.step, self.progress.seconds, *self._budget())
                 if self.progress.step % self.config.trainer.save_every == 0:
@@ -150,15 +172,18 @@ class Trainer:
             group["lr"] = lr
         batches = list(self._next_batches())
         tokens = sum(batch.target_tokens for batch in batches)
+        taken = Window(self.device)
         for number, batch in enumerate(batches):
             torch.manual_seed(mixed_seed(trainer.seed, step, number))
-            self._accumulate(batch, tokens, window)
+            self._accumulate(batch, tokens, taken)
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), trainer.clip_norm if trainer.clip_norm is not None else torch.inf
         )
-        if torch.isfinite(norm):
+        taken.sums[3] = norm
+        if torch.isfinite(taken.sums).all():  # asked once, since asking waits for the device
             self.optimizer.step()
             progress.skipped_in_a_row = 0
+            window.add(taken)
         else:
             self._skip(step)
         self.optimizer.zero_grad(set_to_none=True)
@@ -166,9 +191,6 @@ class Trainer:
             self.average.update(step)
         progress.step = step
         progress.tokens += tokens
-        window.sums[3] += norm
-        window.tokens += tokens
-        window.steps += 1
         return lr
 
     def _accumulate(self, batch: Batch, tokens: int, window: Window) -> None:
@@ -190,6 +212,7 @@ class Trainer:
                 f"lower batch.tokens={self.config.batch.tokens} and raise batch.accumulate instead"
             ) from error
         window.sums[:3] += torch.stack((sums.loss.detach(), sums.cross_entropy, sums.correct))
+        window.tokens += batch.target_tokens
         window.positions += batch.target_output_BT.numel()
 
     def _skip(self, step: int) -> None:
@@ -197,11 +220,12 @@ class Trainer:
         progress, limit = self.progress, self.config.trainer.max_skipped_steps
         progress.skipped += 1
         progress.skipped_in_a_row += 1
-        self.monitor.message(f"step {step}: the gradient is not finite, the step is skipped")
+        self.monitor.message(f"step {step}: loss or gradient is not finite, the step is skipped")
         if progress.skipped_in_a_row >= limit:
             raise WorkError(
-                f"{limit} steps in a row without a finite gradient, the last one step {step}: lower optimizer.lr="
-                f"{self.config.optimizer.lr:g} or use trainer.precision=float32; earlier checkpoints are kept"
+                f"{limit} steps in a row without a finite loss and gradient, the last one step {step}: lower "
+                f"optimizer.lr={self.config.optimizer.lr:g} or use trainer.precision=float32, in another run.dir; "
+                "earlier checkpoints are kept"
             )
 
     # Data ------------------------------------------------------------------------------------------------------
@@ -287,6 +311,7 @@ class Trainer:
         if gained:
             progress.best_bleu, progress.best_step = bleu, progress.step
         self.monitor.validation(*self._counts(), found.metrics, found.samples, found.alignments, found.warnings)
+        self.window = Window(self.device)
         self._save(found.metrics, best=gained)
 
     def _save(self, metrics: dict[str, float] | None = None, best: bool = False) -> None:
@@ -297,11 +322,17 @@ class Trainer:
         self._saved_step = self.progress.step
         with Averaged(self.average):
             weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        if not all(weight.isfinite().all() for weight in weights.values()):
+            raise WorkError(f"the weights are not finite after step {self.progress.step}: lower optimizer.lr")
         self.store.save(self.config, self.tokenizer, weights, self.state(), asdict(self.progress), metrics, best)
 
     def state(self) -> dict[str, Any]:
         """What an exact continuation needs; plain enough for `weights_only` loading."""
-        state: dict[str, Any] = {"progress": asdict(self.progress), "optimizer": self.optimizer.state_dict()}
+        state: dict[str, Any] = {
+            "progress": asdict(self.progress),
+            "optimizer": self.optimizer.state_dict(),
+            "window": self.window.state(),
+        }
         if self.average is not None:  # then the checkpoint's weights are the averages, and these the raw ones
             state["weights"] = {name: p.detach() for name, p in self.model.named_parameters()}
         return state
@@ -309,6 +340,9 @@ class Trainer:
     def restore(self, weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
         """Continues from what `state` and the checkpoint's weights hold; the model has those weights already."""
         self.progress = Progress(**state["progress"])
+        self._saved_step = self.progress.step
+        if "window" in state:  # older checkpoints have none
+            self.window.restore(state["window"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.average is not None:
             names = [name for name, _ in self.model.named_parameters()]

@@ -18,6 +18,7 @@ from nmt.data.encoded import EncodedCorpus, encode_pairs, report_unknown
 from nmt.data.filter import is_blank
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator, length_batches
+from nmt.errors import WorkError
 from nmt.evaluation.alignment import Alignment
 from nmt.evaluation.metrics import corpus_scores
 from nmt.models.base import TranslationModel
@@ -62,12 +63,15 @@ class Validator:
 
         Raises:
             Stopped: when `should_stop` says so between two batches.
+            WorkError: the loss is not finite.
         """
         began = time.perf_counter()
         was_training = model.training
         model.eval()
         try:
             loss = self._loss(model, device, should_stop)
+            if not math.isfinite(loss):
+                raise WorkError("the loss in validation is not finite: training has diverged; lower optimizer.lr")
             search = dataclasses.replace(
                 self.config.search, beam_size=self.config.validation.beam_size, n_best=1, sampling=False
             )

@@ -114,8 +114,10 @@ def deleted(name: str) -> Callable[[Place], list[str]]:
 
 
 def another_format(place: Place) -> list[str]:
-    meta = json.loads((place.best / "meta.json").read_text())
-    (place.best / "meta.json").write_text(json.dumps({**meta, "format": 99}))
+    from nmt.training.checkpoint import CHECKSUM, checksum_of
+
+    meta = {**json.loads((place.best / "meta.json").read_text()), "format": 99}
+    (place.best / "meta.json").write_text(json.dumps({**meta, CHECKSUM: checksum_of(meta)}))
     return place.translate("--text", "a")
 
 

@@ -8,10 +8,12 @@ import pytest
 import torch
 from tiny import ATTENDING, MODELS, SOURCE_VOCABULARY, coefficients, sentences, tiny_model
 from torch import Tensor
+from torch.nn import functional as F
 
 from nmt.data.batching import Batch, make_batch
 from nmt.data.tokenizer import PAD
 from nmt.models.base import TranslationModel
+from nmt.models.cells import StackedRecurrence
 from nmt.training.loss import label_smoothed_loss
 
 pytestmark = pytest.mark.invariant
@@ -49,6 +51,52 @@ def test_loss_and_gradients_of_a_batch_are_the_sums_over_its_sentences(name: str
         expected = torch.stack([part[parameter] for _, part in alone]).sum(dim=0)
         assert expected.abs().max() > 1e-6, parameter
         torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-9, msg=parameter)
+
+
+@pytest.mark.case
+@EVERY_MODEL
+def test_a_pair_of_padding_only_changes_neither_loss_nor_gradients(name: str) -> None:
+    """Padding on both sides, which also makes the others' rows longer."""
+    model = tiny_model(name)
+    batch = make_batch(SOURCES, TARGETS)
+    loss, gradients = loss_and_gradients(model, batch)
+    source_BS, input_BT, output_BT = (
+        F.pad(ids, (0, 3, 0, 1), value=PAD) for ids in (batch.source_BS, batch.target_input_BT, batch.target_output_BT)
+    )
+    padded = Batch(source_BS, F.pad(batch.source_lengths_B, (0, 1)), input_BT, output_BT, batch.target_tokens)
+    assert torch.isfinite(model(padded)).all()
+    loss_with, gradients_with = loss_and_gradients(model, padded)
+    torch.testing.assert_close(loss_with, loss, rtol=0, atol=1e-9)
+    for parameter, gradient in gradients.items():
+        torch.testing.assert_close(gradients_with[parameter], gradient, rtol=0, atol=1e-9, msg=parameter)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_packed_is_padded_sentence_by_sentence(cell: str, layers: int) -> None:
+    """The encoders' packed kernel against the same kernel on each sentence alone, which needs no packing: all states,
+    the final ones of every layer, and the gradients."""
+    torch.manual_seed(1)
+    lengths = [4, 1, 6, 3]
+    stack = StackedRecurrence(cell, 5, 7, layers, 0.0).double()
+    x_BSE = torch.randn(4, 6, 5, dtype=torch.float64)
+    packed_BSH, final = stack.encode(x_BSE, torch.tensor(lengths))
+    scalar = torch.zeros((), dtype=torch.float64)
+    for row, length in enumerate(lengths):
+        alone_1SH, states = stack.kernel(x_BSE[row : row + 1, :length])
+        torch.testing.assert_close(packed_BSH[row, :length], alone_1SH[0], rtol=0, atol=1e-12)
+        assert torch.all(packed_BSH[row, length:] == 0)
+        for layer, parts in enumerate(final):
+            for part, last in zip(parts, states if cell == "lstm" else (states,), strict=True):
+                torch.testing.assert_close(part[row], last[layer, 0], rtol=0, atol=1e-12)
+        scalar = scalar + (coefficients(alone_1SH, row) * alone_1SH).sum()
+    expected = torch.autograd.grad(scalar, list(stack.parameters()))
+    packed = sum(
+        (coefficients(packed_BSH[row : row + 1, :length], row) * packed_BSH[row : row + 1, :length]).sum()
+        for row, length in enumerate(lengths)
+    )
+    for gradient, other in zip(torch.autograd.grad(packed, list(stack.parameters())), expected, strict=True):
+        torch.testing.assert_close(gradient, other, rtol=0, atol=1e-12)
 
 
 @EVERY_MODEL

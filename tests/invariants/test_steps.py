@@ -7,15 +7,18 @@ with its beam, or a fused mask that is right for whole sequences only, would bre
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 import pytest
 import torch
 from tiny import ATTENDING, CONFIGS, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 from torch import Tensor
 
-from nmt.config import LuongConfig
-from nmt.data.batching import make_batch
-from nmt.data.tokenizer import BOS, EOS
+from nmt.config import LuongConfig, SearchConfig
+from nmt.data.batching import Batch, make_batch
+from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.decoding.search import beam_search
+from nmt.models.base import DecoderState, Memory, TranslationModel
 
 pytestmark = pytest.mark.invariant
 
@@ -57,6 +60,60 @@ def test_reordered_hypotheses_continue_as_if_computed_afresh(name: str) -> None:
         written = [[*written[parent], generator.randrange(EOS + 1, 11)] for parent in parents]
         state = state.select(torch.tensor(parents))
         parents = [b * beam + generator.randrange(beam) for b in range(len(SOURCES)) for _ in range(beam)]
+
+
+@dataclass(frozen=True)
+class Reread(Memory):
+    """The source itself."""
+
+    source_BS: Tensor
+
+
+@dataclass(frozen=True)
+class Written(DecoderState):
+    """All pieces so far and no more."""
+
+    pieces_RT: Tensor
+
+
+class FromScratch(TranslationModel):
+    """A model without any memory: at every step source and target are read again from their beginning."""
+
+    def __init__(self, model: TranslationModel) -> None:
+        super().__init__()
+        self.model = model
+        self.output = model.output
+
+    def encode(self, source_BS: Tensor) -> Reread:
+        return Reread(source_BS != PAD, source_BS)
+
+    def start(self, memory: Memory) -> Written:
+        return Written(torch.empty((len(memory.mask_BS), 0), dtype=torch.long))
+
+    def step(
+        self, tokens_R: Tensor, state: DecoderState, memory: Memory, need_weights: bool = False
+    ) -> tuple[Tensor, Written, None]:
+        assert isinstance(state, Written) and isinstance(memory, Reread)
+        pieces_RT = torch.cat((state.pieces_RT, tokens_R.unsqueeze(1)), dim=1)
+        source_RS = memory.source_BS.repeat_interleave(len(tokens_R) // len(memory.source_BS), dim=0)
+        lengths_R = (source_RS != PAD).sum(dim=1)
+        hidden_RTD = self.model(Batch(source_RS, lengths_R, pieces_RT, pieces_RT, pieces_RT.numel()))
+        return hidden_RTD[:, -1], Written(pieces_RT), None
+
+
+@pytest.mark.case
+@EVERY_MODEL
+def test_a_search_with_caches_is_the_search_without(name: str) -> None:
+    """The same pieces and scores; in both, the hypotheses of a beam are reordered as they overtake each other."""
+    model = tiny_model(name)
+    source_BS = make_batch(SOURCES, [[EOS]] * len(SOURCES)).source_BS
+    config = SearchConfig(beam_size=4, n_best=4, max_length_ratio=0.0, max_length_extra=6)
+    cached = beam_search(model, source_BS, config)
+    reread = beam_search(FromScratch(model), source_BS, config)
+    assert len({tuple(h.tokens) for found in cached for h in found}) > 4
+    for found, expected in zip(cached, reread, strict=True):
+        assert [h.tokens for h in found] == [h.tokens for h in expected]
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-5)
 
 
 @EVERY_MODEL

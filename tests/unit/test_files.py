@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nmt import files
 from nmt.errors import RequestError, WorkError
-from nmt.files import cache_root, complete_directory, locked, remove_leftovers, sha256_of, write_atomically
+from nmt.files import (
+    cache_root,
+    complete_directory,
+    locked,
+    remove_directory,
+    remove_leftovers,
+    sha256_of,
+    write_atomically,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -145,6 +155,40 @@ def test_an_exception_passes_through_and_leaves_nothing(tmp_path: Path, error: t
     with pytest.raises(error):
         fail()
     assert names(tmp_path) == []
+
+
+def test_replacing_is_one_operation_where_the_system_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a moment at which there is no directory of that name."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("not Linux")
+
+    def replace(text: str) -> None:
+        with complete_directory(tmp_path / "corpus", replace=True) as temporary:
+            (temporary / text).touch()
+
+    replace("first")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", lambda *_: pytest.fail("one after the other"))
+        replace("second")
+    assert names(tmp_path / "corpus") == ["second"]
+    monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    replace("third")
+    assert names(tmp_path / "corpus") == ["third"]
+    assert names(tmp_path) == ["corpus"]
+
+
+def test_a_directory_that_is_being_removed_is_not_there_by_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "file").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_: None)  # killed there
+        remove_directory(tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == []
+    remove_directory(tmp_path / "nothing")
 
 
 def test_an_existing_directory_is_kept_or_replaced_as_asked(tmp_path: Path) -> None:

@@ -1,13 +1,10 @@
-"""Beam search against the definition of what it looks for.
+"""Beam search on numbers that can be computed by hand, where it stops, and what comes out.
 
-A wide beam must find what trying every output finds; a beam of one must be the greedy loop that a tutorial would show;
-what a hypothesis is said to cost must be what the model charges when the hypothesis is given to it. The models are
-random: the weights are large, so that lengths and probabilities vary.
+That it finds what it is defined to find is in tests/invariants/test_exact_search.py.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +17,6 @@ from nmt.config import SearchConfig
 from nmt.data.batching import make_batch
 from nmt.data.tokenizer import BOS, EOS, PAD, UNKNOWN
 from nmt.decoding import search as search_module
-from nmt.decoding.penalties import length_penalty
 from nmt.decoding.search import Hypothesis, beam_search, build_search, default_max_lengths
 from nmt.models.base import DecoderState, Memory, OutputProjection, TranslationModel
 
@@ -35,117 +31,6 @@ def settings(**changes: Any) -> SearchConfig:
 
 def padded(sources: list[list[int]]) -> Tensor:
     return make_batch(sources, [[EOS]] * len(sources)).source_BS
-
-
-def charged(model: TranslationModel, source: list[int], outputs: list[list[int]]) -> list[float]:
-    """The log-probability of each translation with its end mark when it is given to the model; padding is no class."""
-    batch = make_batch([source] * len(outputs), [[*tokens, EOS] for tokens in outputs])
-    log_probabilities_BTC = model.output(model(batch))[..., PAD + 1 :].log_softmax(dim=-1)
-    chosen_BT = log_probabilities_BTC.gather(2, (batch.target_output_BT - 1).clamp(min=0).unsqueeze(2)).squeeze(2)
-    return chosen_BT.masked_fill(batch.target_output_BT == PAD, 0.0).sum(dim=1).tolist()
-
-
-def every_output(
-    model: TranslationModel, source: list[int], config: SearchConfig, max_length: int
-) -> list[tuple[float, list[int]]]:
-    """All outputs within the limits with their scores, the best first."""
-    penalty = length_penalty(config.length_penalty, config.length_alpha)
-    words = range(EOS + 1, model.output.weight.shape[0])
-    lengths = range(config.min_length, max_length + 1)
-    outputs = [list(tokens) for length in lengths for tokens in itertools.product(words, repeat=length)]
-    totals = charged(model, source, outputs)
-    scores = [total / penalty(len(tokens) + 1) for total, tokens in zip(totals, outputs, strict=True)]
-    return sorted(zip(scores, outputs, strict=True), key=lambda found: -found[0])
-
-
-def assert_ranking(found: list[Hypothesis], expected: list[tuple[float, list[int]]]) -> None:
-    assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens in expected]
-    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
-
-
-# The definition --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES)
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_wide_beam_finds_what_trying_everything_finds(name: str, penalty: str, alpha: float) -> None:
-    # One sequence has one vocabulary: there the sources are written with the target's pieces.
-    vocabulary = VOCABULARY if name.startswith("decoder_only") else SOURCE_VOCABULARY
-    sources = sentences([4, 1, 6], vocabulary)
-    model = tiny_model(name, seed=3, source_vocabulary=vocabulary, target_vocabulary=VOCABULARY)
-    config = settings(beam_size=64, n_best=40, length_penalty=penalty, length_alpha=alpha)  # 1 + 3 + 9 + 27 outputs
-    for source, found in zip(sources, beam_search(model, padded(sources), config, [3, 3, 3]), strict=True):
-        expected = every_output(model, source, config, 3)
-        assert len(expected) == 40
-        assert_ranking(found, expected)
-
-
-@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES)
-@pytest.mark.parametrize("n_best", [1, 5])
-def test_a_wide_beam_that_may_stop_early_finds_the_same(penalty: str, alpha: float, n_best: int) -> None:
-    for seed in range(4):
-        model = tiny_model("lstm-reversed", seed=seed, scale=1.0, target_vocabulary=VOCABULARY)
-        config = settings(beam_size=64, n_best=n_best, length_penalty=penalty, length_alpha=alpha)
-        for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), config, [3, 3, 3]), strict=True):
-            assert_ranking(found, every_output(model, source, config, 3)[:n_best])
-
-
-@pytest.mark.parametrize(("shortest", "longest"), [(0, 0), (0, 2), (1, 3), (2, 2), (3, 3)])
-def test_limits_of_length_are_kept(shortest: int, longest: int) -> None:
-    model = tiny_model("bahdanau", target_vocabulary=VOCABULARY)
-    config = settings(beam_size=64, n_best=64, min_length=shortest)
-    limits = [longest, longest, longest]
-    for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), config, limits), strict=True):
-        assert {len(hypothesis.tokens) for hypothesis in found} == set(range(shortest, longest + 1))
-        assert_ranking(found, every_output(model, source, config, longest))
-
-
-def test_each_sentence_has_its_own_limit() -> None:
-    model = tiny_model("transformer-pre", target_vocabulary=VOCABULARY)
-    config = settings(beam_size=64, n_best=64)
-    limits = [1, 3, 2]
-    for source, limit, found in zip(SOURCES, limits, beam_search(model, padded(SOURCES), config, limits), strict=True):
-        assert_ranking(found, every_output(model, source, config, limit))
-
-
-def test_default_limits_are_by_the_ratio_to_the_source() -> None:
-    config = SearchConfig(max_length_ratio=1.5, max_length_extra=2, min_length=4)
-    assert default_max_lengths(padded(SOURCES), config) == [8, 4, 11]  # 4, 1 and 6 pieces; at least min_length
-
-
-@pytest.mark.case
-@pytest.mark.parametrize("name", MODELS)
-def test_a_beam_of_one_is_the_greedy_loop(name: str) -> None:
-    model, limit = tiny_model(name), 6
-    found = beam_search(model, padded(SOURCES), settings(beam_size=1, min_length=1), [limit] * 3)
-    for source, [hypothesis] in zip(SOURCES, found, strict=True):
-        tokens: list[int] = []
-        while len(tokens) < limit:
-            logits_V = model.output(model(make_batch([source], [[*tokens, EOS]]))[0, -1])
-            logits_V[[PAD, UNKNOWN, BOS]] = -torch.inf
-            if not tokens:
-                logits_V[EOS] = -torch.inf
-            piece = int(logits_V.argmax())
-            if piece == EOS:
-                break
-            tokens.append(piece)
-        assert hypothesis.tokens == tokens
-
-
-@pytest.mark.case
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("beam", [1, 3])
-def test_the_log_probability_is_what_the_model_charges(name: str, beam: int) -> None:
-    """Also of a hypothesis that was ended at the limit: its end mark is paid for."""
-    model = tiny_model(name)
-    config = settings(beam_size=beam, n_best=beam, length_penalty="gnmt", length_alpha=0.6)
-    for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), config, [5, 5, 5]), strict=True):
-        assert len(found) == beam
-        totals = charged(model, source, [hypothesis.tokens for hypothesis in found])
-        for hypothesis, total in zip(found, totals, strict=True):
-            assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
-            penalty = ((5 + len(hypothesis.tokens) + 1) / 6) ** 0.6
-            assert hypothesis.score == pytest.approx(hypothesis.log_probability / penalty)
 
 
 # Length penalties on numbers that can be computed by hand --------------------------------------------------------
@@ -258,6 +143,11 @@ def test_a_hypothesis_that_ends_leaves_its_place_to_another() -> None:
     )
     [found] = beam_search(model, ONE, settings(beam_size=2, n_best=2, length_penalty="none"), [5])
     assert [hypothesis.tokens for hypothesis in found] == [[A], [B, C]]
+
+
+def test_default_limits_are_by_the_ratio_to_the_source() -> None:
+    config = SearchConfig(max_length_ratio=1.5, max_length_extra=2, min_length=4)
+    assert default_max_lengths(padded(SOURCES), config) == [8, 4, 11]  # 4, 1 and 6 pieces; at least min_length
 
 
 # Stopping --------------------------------------------------------------------------------------------------------

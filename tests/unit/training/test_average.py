@@ -16,7 +16,17 @@ import nmt
 from nmt.errors import RequestError, WorkError
 from nmt.files import sha256_of
 from nmt.training.average import average_checkpoints
-from nmt.training.checkpoint import CONFIG, META, TRAINING, WEIGHTS, Checkpoint, find_checkpoint, step_directories
+from nmt.training.checkpoint import (
+    CHECKSUM,
+    CONFIG,
+    META,
+    TRAINING,
+    WEIGHTS,
+    Checkpoint,
+    checksum_of,
+    find_checkpoint,
+    step_directories,
+)
 
 
 def add_checkpoint(run: Path, step: int, change: Callable[[Path], None] = lambda directory: None) -> Path:
@@ -27,7 +37,7 @@ def add_checkpoint(run: Path, step: int, change: Callable[[Path], None] = lambda
     meta = json.loads((directory / META).read_text())
     meta["step"] = step
     meta["sha256"] = {name: sha256_of(directory / name) for name in meta["sha256"]}
-    (directory / META).write_text(json.dumps(meta))
+    (directory / META).write_text(json.dumps({**meta, CHECKSUM: checksum_of(meta)}))
     return directory
 
 

@@ -17,18 +17,21 @@ import pytest
 import torch
 
 import nmt
+from nmt import files
 from nmt.configuration import load_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError, WorkError
 from nmt.files import sha256_of
 from nmt.training.checkpoint import (
     BEST,
+    CHECKSUM,
     CONFIG,
     LAST,
     META,
     TRAINING,
     WEIGHTS,
     Checkpoint,
+    checksum_of,
     find_checkpoint,
     load_weights,
     point,
@@ -39,7 +42,7 @@ from nmt.training.checkpoint import (
 from nmt.training.store import RunStore
 
 FILES = {WEIGHTS, TRAINING, META, CONFIG, "tokenizer.model"}
-Save = Callable[[int], Path]
+Save = Callable[..., Path]
 
 
 @pytest.fixture
@@ -53,9 +56,9 @@ def save(trained_run: Path, checkpoints: Path) -> Save:
     """Saves a checkpoint of a step, its weights and state made of that step."""
     config, tokenizer = load_config(trained_run / "config.yaml"), Tokenizer.load(trained_run)
 
-    def save_step(step: int) -> Path:
+    def save_step(step: int, valid: dict[str, float] | None = None) -> Path:
         weights = {"layer.weight": torch.full((50, 40), float(step)), "layer.bias": torch.arange(40.0)}
-        meta = {"step": step, "best_step": step, "validated_step": step, "valid": None, "data": {}}
+        meta = {"step": step, "best_step": step, "validated_step": step, "valid": valid, "data": {}}
         return save_checkpoint(checkpoints, weights, {"moments": torch.ones(9_000)}, config, tokenizer, meta)
 
     return save_step
@@ -130,7 +133,24 @@ def test_killed_before_any_system_call_a_whole_checkpoint_remains(save: Save, ch
     assert left == {"step_00000001", "step_00000002", "step_00000003"}, "what was half-written is gone"
 
 
-def _killed_in_save(save: Save, count: int) -> bool:
+@pytest.mark.case
+def test_killed_while_the_same_step_is_saved_anew_one_of_the_two_is_there(save: Save, checkpoints: Path) -> None:
+    """As after a validation of a step that was saved before it: at no moment is there none of that name."""
+    save(2)
+    results = set()
+    for count in range(200):
+        killed = _killed_in_save(save, count, {"bleu": 5.0})
+        assert_whole(checkpoints, 2)
+        results.add(Checkpoint.open(checkpoints / LAST).meta["valid"] is None)
+        if not killed:
+            break
+        save(2)
+    assert count > 8
+    assert results == {True, False}
+    assert names(checkpoints) == {"step_00000002", LAST}
+
+
+def _killed_in_save(save: Save, count: int, valid: dict[str, float] | None = None) -> bool:
     """Saves step 2 in a process that is killed before system call number `count`; False where it came to its end."""
     child = os.fork()
     if child == 0:
@@ -148,8 +168,9 @@ def _killed_in_save(save: Save, count: int) -> bool:
 
         for name in ("fsync", "rename", "replace", "symlink", "mkdir"):
             setattr(os, name, counting(getattr(os, name)))
+        files._exchange = counting(files._exchange)
         try:
-            save(2)
+            save(2, valid)
         finally:
             os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -166,8 +187,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(limit: int, save: Save, check
             save(12)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "step_00000012" in str(raised.value)
-    assert "\n" not in str(raised.value)
+    assert str(raised.value) == f"cannot write {checkpoints / 'step_00000012'}: File too large"
     assert names(checkpoints) == {"step_00000007", LAST}
     assert_whole(checkpoints, 7)
 
@@ -250,6 +270,18 @@ def test_damaged_meta_is_named(content: bytes, save: Save) -> None:
     assert str(path) in str(raised.value)
 
 
+@pytest.mark.case
+def test_any_bit_of_meta_that_is_flipped_is_damage(save: Save) -> None:
+    """Such as one that makes of step 7 a step 5: meta.json has a checksum of its own."""
+    path = save(7) / META
+    data = path.read_bytes()
+    key = data.index(CHECKSUM.encode())  # without that key it is a file from before it, as which it is sound
+    for place in {*range(0, len(data), 3)} - {*range(key, key + len(CHECKSUM))}:
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
+        with pytest.raises(WorkError, match="damaged"):
+            Checkpoint.open(path.parent)
+
+
 @pytest.mark.parametrize("content", ['{"format": 2}', '{"step": 7}'])
 def test_another_format_is_told_apart_from_damage(content: str, save: Save) -> None:
     path = save(7) / META
@@ -277,7 +309,7 @@ def test_a_training_state_is_data_only(save: Save, empty_folder: Path) -> None:
         (directory / TRAINING).write_bytes(content)
         meta = json.loads((directory / META).read_text())
         meta["sha256"][TRAINING] = sha256_of(directory / TRAINING)
-        (directory / META).write_text(json.dumps(meta))
+        (directory / META).write_text(json.dumps({**meta, CHECKSUM: checksum_of(meta)}))
         with pytest.raises(WorkError) as raised:
             Checkpoint.open(directory).training_state()
         assert str(directory / TRAINING) in str(raised.value)

@@ -14,7 +14,7 @@ import torch
 from nmt.configuration import load_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import WorkError
-from nmt.training.checkpoint import BEST, LAST, META, WEIGHTS, Checkpoint, step_directories
+from nmt.training.checkpoint import BEST, CHECKSUM, LAST, META, WEIGHTS, Checkpoint, checksum_of, step_directories
 from nmt.training.store import RunStore
 
 
@@ -95,7 +95,7 @@ def test_a_meta_that_leaves_something_out_is_damaged(name: str, run: Run) -> Non
     path = run.store.checkpoints / "step_00000002" / META
     meta = json.loads(path.read_text())
     del meta[name]
-    path.write_text(json.dumps(meta))
+    path.write_text(json.dumps({**meta, CHECKSUM: checksum_of(meta)}))
     told: list[str] = []
     found = run.store.latest(told.append)
     assert found is not None
@@ -145,3 +145,39 @@ def test_lost_links_do_not_matter(run: Run) -> None:
     assert os.readlink(run.store.checkpoints / BEST) == "step_00000001"
     shutil.rmtree(run.store.checkpoints)
     assert run.store.latest(pytest.fail) is None
+
+
+def test_what_a_killed_process_left_is_tidied_away(run: Run) -> None:
+    """A half-written checkpoint, a half-removed one, a link that was not yet in its place, and one too many."""
+    run.store.keep_last = 9
+    run.config.trainer.keep_last = 2
+    for step in (1, 2, 3, 4):
+        run.save(step, best=step == 1)
+    checkpoints = run.store.checkpoints
+    for name in ("step_00000005", "step_00000000"):
+        (checkpoints / f".{name}.0123456789abcdef.tmp").mkdir()
+    (checkpoints / ".best.link").symlink_to("step_00000003")
+    run.store.tidy()
+    assert {path.name for path in checkpoints.iterdir()} == {
+        *(f"step_0000000{step}" for step in (1, 3, 4)),
+        *(LAST, BEST),
+    }
+    shutil.rmtree(checkpoints)
+    run.store.tidy()
+
+
+@pytest.mark.case
+def test_a_damaged_checkpoint_takes_no_good_ones_place(run: Run) -> None:
+    """It is the later one until the run comes to its step again, and only one is kept."""
+    run.save(1)
+    run.save(5)
+    run.store.keep_last = 1
+    damage(run.store.checkpoints / "step_00000005" / WEIGHTS)
+    assert run.store.latest(lambda line: None) is not None
+    assert os.readlink(run.store.checkpoints / LAST) == "step_00000001"
+    for step in (2, 3):
+        run.save(step)
+        assert Checkpoint.open(run.store.checkpoints / LAST).step == step
+    assert [path.name[-1] for path in step_directories(run.store.checkpoints)] == ["3", "5"]
+    run.save(5)
+    assert run.steps() == [5]

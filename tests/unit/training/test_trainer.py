@@ -1,39 +1,31 @@
-"""The training loop: exact whatever interrupts it, the same however batches are cut, and never spoilt by a NaN."""
+"""The training loop: the same however batches are cut, and at an end when its budget is.
+
+That nothing that interrupts it changes what comes out is in tests/invariants/test_resume.py.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import runs
 import torch
+from runs import FEW, assert_same_state, records, signal_after
 
-from nmt.configuration import compose
 from nmt.errors import WorkError
-from nmt.training import session, trainer, validation
-from nmt.training.checkpoint import BEST, LAST, Checkpoint, step_directories
+from nmt.training import trainer
+from nmt.training.checkpoint import BEST, Checkpoint, step_directories
 from nmt.training.interruption import Interrupted
-from nmt.training.monitor import read_metrics
-from nmt.training.trainer import Trainer, mixed_seed
+from nmt.training.trainer import mixed_seed
 
 FAMILIES = ["lstm", "cho", "bahdanau", "luong", "intra_attention", "transformer", "decoder_only"]
-FEW = ["data.max_train_pairs=60", "batch.tokens=150", "validation.sentences=5"]  # about 9 batches an epoch
-EVERYTHING = [
-    *FEW,
-    "model.dropout=0.3",
-    "batch.accumulate=2",
-    "trainer.ema_decay=0.95",
-    "tokenizer.sampling=true",
-    "trainer.log_every=1",
-    "validation.every=4",
-]
 Train = Callable[..., Checkpoint]
 
 
@@ -41,145 +33,27 @@ Train = Callable[..., Checkpoint]
 def train(tiny: Callable[[str], list[str]], tmp_path: Path) -> Train:
     """train(name of the run, family, overrides …) → its last checkpoint. No test sets, since scores do not matter."""
 
-    def run(name: str, family: str, *overrides: str) -> Checkpoint:
-        where = tmp_path / name
-        session.train(compose([*tiny(family), "~data.test.test", f"run.dir={where}", *overrides]))
-        return Checkpoint.open(where / "checkpoints" / LAST)
-
-    return run
+    return lambda name, family, *overrides: runs.train(tmp_path / name, [*tiny(family), *overrides])
 
 
-def signal_after(step: int, number: int, patch: pytest.MonkeyPatch) -> None:
-    """This process sends itself a signal when that step has been taken."""
-    take_step = Trainer._step
-
-    def noticing(self: Trainer, *arguments: Any) -> float:
-        lr = take_step(self, *arguments)
-        if self.progress.step == step:
-            os.kill(os.getpid(), number)
-        return lr
-
-    patch.setattr(Trainer, "_step", noticing)
-
-
-def assert_equal(left: Any, right: Any, path: str = "") -> None:
-    """Equality to the bit of trees of tensors and plain values."""
-    if isinstance(left, torch.Tensor):
-        assert torch.equal(left, right), path
-    elif isinstance(left, dict):
-        assert left.keys() == right.keys(), path
-        for key in left:
-            assert_equal(left[key], right[key], f"{path}/{key}")
-    elif isinstance(left, list | tuple):
-        assert len(left) == len(right), path
-        for number, pair in enumerate(zip(left, right, strict=True)):
-            assert_equal(*pair, f"{path}/{number}")
-    else:
-        assert left == right, path
-
-
-def assert_same_state(left: Checkpoint, right: Checkpoint, validated: bool = True) -> None:
-    """Equality of all that a run consists of, times apart; where not `validated`, of validations, too."""
-    assert_equal(left.weights(), right.weights())
-    states = [checkpoint.training_state() for checkpoint in (left, right)]
-    free = {"seconds"}
-    if not validated:
-        free |= {"validated_step", "best_bleu", "best_step", "validations_without_gain"}
-    for state in states:
-        state["progress"] = {name: value for name, value in state["progress"].items() if name not in free}
-    assert_equal(*states)
-
-
-def records(run: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl without what time makes of it."""
-    timed = {"seconds", "target_tokens_per_s", "valid_seconds"}
-    found = read_metrics(run / "metrics.jsonl")
-    return [{name: value for name, value in record.items() if name not in timed} for record in found]
-
-
-# Exactness -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.case
-@pytest.mark.invariant
-@pytest.mark.parametrize("family", FAMILIES)
-def test_same_seed_and_interrupted_or_not_are_the_same_run(
-    family: str, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With dropout, accumulation, moving average and sampled segmentation; the signal comes in mid-epoch."""
-    options = [*EVERYTHING, "trainer.max_steps=7"]
-    whole = train("whole", family, *options)
-    assert whole.meta["epoch"] == 1, "the first epoch ends on the way"
-    assert_same_state(whole, train("again", family, *options))
-    assert records(tmp_path / "whole") == records(tmp_path / "again")
-    with monkeypatch.context() as patch:
-        signal_after(2, signal.SIGTERM, patch)
-        with pytest.raises(Interrupted) as stopped:
-            train("parts", family, *options)
-    assert stopped.value.signal_number == signal.SIGTERM
-    half = Checkpoint.open(tmp_path / "parts" / "checkpoints" / LAST)
-    assert (half.step, half.meta["epoch"]) == (2, 0)
-    assert_same_state(whole, train("parts", family, *options))
-    assert records(tmp_path / "whole") == records(tmp_path / "parts")
-
-
-@pytest.mark.invariant
-def test_interrupted_after_every_step(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ends of epochs and steps with a validation are among them."""
-    options = [*EVERYTHING, "trainer.max_steps=8"]
-    whole = train("whole", "bahdanau", *options)
-    for step in range(1, 8):
-        with monkeypatch.context() as patch:
-            signal_after(step, signal.SIGINT, patch)
-            with pytest.raises(Interrupted):
-                train("parts", "bahdanau", *options)
-    assert_same_state(whole, train("parts", "bahdanau", *options))
-    assert records(tmp_path / "whole") == records(tmp_path / "parts")
+# Metrics and chance ----------------------------------------------------------------------------------------------
 
 
 def test_each_record_says_how_many_steps_it_covers(
     train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first after a resumption covers those since it, and its numbers are of these alone."""
+    """The first after a validation covers those since it, and its numbers are of these alone; not so one after a
+    resumption."""
     options = ["trainer.max_steps=12", "validation.every=10", "trainer.log_every=4"]
     with monkeypatch.context() as patch:
         signal_after(5, signal.SIGTERM, patch)
         with pytest.raises(Interrupted):
             train("run", "lstm", *options)
     train("run", "lstm", *options)
-    found = [(r["step"], r["steps"]) for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if "steps" in r]
-    assert found == [(4, 4), (8, 3), (12, 2)]
-    assert "step 8  epoch " in (told := capsys.readouterr().err)
-    assert "  mean of 3 steps  loss " in told
-
-
-def test_a_larger_budget_later_is_the_same_as_at_once(train: Train) -> None:
-    whole = train("whole", "bahdanau", *EVERYTHING, "trainer.max_steps=7")
-    assert train("parts", "bahdanau", *EVERYTHING, "trainer.max_steps=4").step == 4
-    parts = train("parts", "bahdanau", *EVERYTHING, "trainer.max_steps=7")
-    assert_same_state(whole, parts, validated=False)  # there was one more validation, at step 4
-
-
-@pytest.mark.case
-def test_a_validation_that_was_interrupted_is_made_up_for(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = [*EVERYTHING, "trainer.max_steps=6"]
-    whole = train("whole", "bahdanau", *options)
-
-    def interrupting(*arguments: Any) -> Iterator[list[int]]:
-        os.kill(os.getpid(), signal.SIGTERM)
-        yield from batches(*arguments)
-
-    batches = validation.length_batches
-    with monkeypatch.context() as patch:
-        patch.setattr(validation, "length_batches", interrupting)
-        with pytest.raises(Interrupted, match="stopped at step 4, saved"):
-            train("parts", "bahdanau", *options)
-    half = Checkpoint.open(tmp_path / "parts" / "checkpoints" / LAST)
-    assert (half.step, half.meta["validated_step"]) == (4, 0)
-    assert_same_state(whole, train("parts", "bahdanau", *options))
-    assert records(tmp_path / "whole") == records(tmp_path / "parts")
+    found = [(r["step"], r["steps"]) for r in records(tmp_path / "run") if "steps" in r]
+    assert found == [(4, 4), (8, 4), (12, 2)]
+    assert "step 12  epoch " in (told := capsys.readouterr().err)
+    assert "  mean of 2 steps  loss " in told
 
 
 def test_another_seed_is_another_run(train: Train) -> None:
@@ -257,55 +131,6 @@ def test_the_average_that_is_saved(train: Train, tmp_path: Path) -> None:
         for name, average in after.weights().items():
             torch.testing.assert_close(average, decay * averages[name] + (1 - decay) * raw[name], rtol=1e-5, atol=1e-7)
             assert not torch.equal(average, raw[name])
-
-
-def spoil(steps: Iterable[int], patch: pytest.MonkeyPatch, factor: float = math.nan) -> None:
-    """The loss of these steps is not a number."""
-    count, loss = itertools.count(1), trainer.label_smoothed_loss
-
-    def spoilt(*arguments: Any) -> Any:
-        sums = loss(*arguments)
-        return dataclasses.replace(sums, loss=sums.loss * factor) if next(count) in steps else sums
-
-    patch.setattr(trainer, "label_smoothed_loss", spoilt)
-
-
-@pytest.mark.case
-@pytest.mark.parametrize("factor", [math.nan, math.inf])
-def test_a_step_without_a_finite_gradient_is_skipped(
-    factor: float, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spoil({3, 4}, monkeypatch, factor)
-    options = [*FEW, "trainer.save_every=1", "trainer.keep_last=99", "trainer.max_steps=6", "trainer.ema_decay=0"]
-    last = train("run", "bahdanau", *options)
-    assert (last.meta["skipped"], last.meta["skipped_in_a_row"]) == (2, 0)
-    told = [line for line in capsys.readouterr().err.splitlines() if "not finite" in line]
-    assert [line.split(":")[0] for line in told] == ["step 3", "step 4"]
-    saved = [Checkpoint.open(path) for path in step_directories(tmp_path / "run" / "checkpoints")]
-    weights = [checkpoint.weights() for checkpoint in saved]
-    assert_equal(weights[1], weights[2])
-    assert_equal(weights[1], weights[3])
-    moments = [checkpoint.training_state()["optimizer"]["state"] for checkpoint in saved]
-    assert_equal(moments[1], moments[3])  # Adam neither moves nor counts
-    assert not torch.equal(weights[3]["output.bias"], weights[4]["output.bias"])
-    assert all(weight.isfinite().all() for weight in weights[-1].values())
-
-
-@pytest.mark.case
-def test_too_many_such_steps_end_the_run_and_keep_what_was_good(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = [*FEW, "trainer.max_steps=10", "validation.every=2", "trainer.max_skipped_steps=3"]
-    with monkeypatch.context() as patch:
-        spoil(range(7, 99), patch)
-        with pytest.raises(
-            WorkError, match=r"3 steps in a row without a finite gradient, the last one step 9: lower opt"
-        ):
-            train("run", "bahdanau", *options)
-    for name in (BEST, LAST):
-        kept = Checkpoint.open(tmp_path / "run" / "checkpoints" / name)
-        assert all(weight.isfinite().all() for weight in kept.weights().values())
-    assert train("run", "bahdanau", *options).step == 10  # the cause removed, it goes on
 
 
 @pytest.mark.case

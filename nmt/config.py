@@ -239,7 +239,7 @@ class TokenizerConfig:
     model: str = key("unigram", "segmentation algorithm", choices=("unigram", "bpe"))
     joint: bool = key(True, "one vocabulary for both languages")
     vocab_size: int = key(
-        4_000, "pieces, of each language where not joint; shrinks to what the corpus can fill", at_least=16
+        4_000, "pieces of a vocabulary; shrinks to what the corpus can fill", at_least=16, at_most=1_000_000
     )
     sample: int = key(1_000_000, "most sentences (of either language) that the tokenizer is trained on", at_least=1)
     character_coverage: float = key(1.0, "share of characters covered by the vocabulary", above=0, at_most=1)
@@ -360,8 +360,8 @@ class SearchConfig:
         "what a log-probability is divided by: nothing, length^alpha, or ((5 + length) / 6)^alpha",
         choices=("none", "average", "gnmt"),
     )
-    length_alpha: float = key(1.0, "exponent of the length penalty", at_least=0)
-    min_length: int = key(1, "fewest pieces before the end mark", at_least=0)
+    length_alpha: float = key(1.0, "exponent of the length penalty", at_least=0, at_most=10)
+    min_length: int = key(1, "fewest pieces before the end mark", at_least=0, at_most=1000)
     max_length_ratio: float = key(2.0, "most target pieces: ratio times the source pieces, plus the extra", at_least=0)
     max_length_extra: int = key(20, "see max_length_ratio", at_least=1)
     sampling: bool = key(False, "draw from the model instead of searching")

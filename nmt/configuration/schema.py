@@ -79,7 +79,7 @@ class Key:
         """What the key accepts, in words: "a whole number, at least 1, or null"."""
         choices = self.metadata.get("choices")
         bounds = [
-            f"{words} {self.metadata[bound]:g}"
+            f"{words} {self.metadata[bound]:.9g}"
             for bound, words in (
                 ("above", "above"),
                 ("at_least", "at least"),

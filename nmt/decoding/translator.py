@@ -105,6 +105,8 @@ class TextTranslator:
     ) -> list[list[Translation]]:
         """The `search.n_best` best translations of each text, the best first; a blank line has one, blank.
 
+        So has a line that the tokenizer makes no pieces of.
+
         Args:
             first_number: of the first text among all that are being translated; a sampled translation's seed is made
                 of its text's number.
@@ -123,8 +125,10 @@ class TextTranslator:
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one text")
         clean = [clean_line(text) for text in texts]
-        asked = [i for i, text in enumerate(clean) if not is_blank(text)]
-        sources = self.tokenizer.encode_source([clean[i] for i in asked])
+        encoded = self.tokenizer.encode_source(clean)
+        # What is blank to the tokenizer alone, such as a line of control characters, is not asked for either.
+        asked = [i for i, text in enumerate(clean) if not is_blank(text) and encoded[i] != [EOS]]
+        sources = [encoded[i] for i in asked]
         results: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in clean]
         for places, hypotheses in self.search_ids(sources, settings, numbers=[first_number + i for i in asked]):
             weights = self._attention(places, sources, hypotheses) if alignments else None

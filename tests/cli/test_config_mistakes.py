@@ -95,6 +95,12 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["run.dir="], "run.dir="),
     # impossible together
     (["search.n_best=9"], "search.n_best=9: must be at most search.beam_size=5"),
+    (["search.length_alpha=400"], "search.length_alpha=400.0: must be a number, at least 0 and at most 10"),
+    (["search.min_length=100000"], "search.min_length=100000: must be a whole number, at least 0 and at most 1000"),
+    (
+        ["tokenizer.vocab_size=2147483648"],
+        "tokenizer.vocab_size=2147483648: must be a whole number, at least 16 and at most 1000000",
+    ),
     (["model=transformer", "model.heads=3"], "model.heads=3: must be a divisor of model.width=160"),
     (["model=transformer", "model.kv_heads=3"], "model.kv_heads=3: must be a divisor of model.heads=4"),
     (["model=transformer", "model.heads=16", "model.positions=rotary"], "model.positions=rotary: turns pairs"),

@@ -23,7 +23,20 @@ from nmt.training.checkpoint import write_checkpoint
 
 WORDS = "le la un vieux jeune petit jardin maison rivière élève enfant lit voit mange prend ouvre lettre pain où ça"
 LINES = ["Le vieux jardin.", "un élève", "la maison de la rivière où un enfant lit une lettre", "x", "ça mange du pain"]
-BLANK_LINES = ["", " ", "\t", "\u00a0", "\u3000", " \u00a0\t ", "\u200b", "\ufeff", "\u00ad"]
+BLANK_LINES = [
+    "",
+    " ",
+    "\t",
+    "\u00a0",
+    "\u3000",
+    " \u00a0\t ",
+    "\u200b",
+    "\ufeff",
+    "\u00ad",
+    "\x7f",
+    "\u2581\u2581",
+    "\x01\x02",
+]
 SEARCH = SearchConfig(beam_size=3, max_length_ratio=1.0, max_length_extra=3)
 
 

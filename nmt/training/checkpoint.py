@@ -215,6 +215,7 @@ def write_checkpoint(
         except (RuntimeError, SafetensorError) as error:
             raise _system_error(error) or WorkError(f"cannot write {directory}: {_first_line(error)}") from error
         save_config(config, temporary / CONFIG)
+        shutil.copymode(temporary / CONFIG, temporary / WEIGHTS)  # safetensors makes a file for its owner alone
         tokenizer.save(temporary)
         checksums = {path.name: sha256_of(path) for path in sorted(temporary.iterdir())}
         record = {**meta, "format": FORMAT, "sha256": checksums}

@@ -81,6 +81,7 @@ def assert_whole(checkpoints: Path, step: int) -> None:
 def test_a_checkpoint_has_its_files_and_relative_links(save: Save, checkpoints: Path) -> None:
     assert names(save(7)) == FILES
     assert names(save(12)) == FILES
+    assert len({path.stat().st_mode for path in save(12).iterdir()}) == 1  # whoever may read the folder can translate
     point(checkpoints, BEST, "step_00000007")
     assert names(checkpoints) == {"step_00000007", "step_00000012", LAST, BEST}
     assert os.readlink(checkpoints / LAST) == "step_00000012"

@@ -42,6 +42,8 @@ def translate(arguments: Namespace) -> None:
     """`nmt translate`: one line of output for each line of input, as lines arrive."""
     if arguments.alignments and arguments.output and _same_file(arguments.alignments, arguments.output):
         raise RequestError("translate: --output and --alignments name the same file")
+    if arguments.alignments and arguments.input and _same_file(arguments.alignments, arguments.input):
+        raise RequestError("translate: --input and --alignments name the same file")
     for path in filter(None, (arguments.output, arguments.alignments)):
         _require_writable(path)
     translator = load_translator(arguments.run)

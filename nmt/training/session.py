@@ -24,7 +24,7 @@ from nmt.errors import RequestError, WorkError
 from nmt.evaluation.scoring import provenance, read_results, score_sets, versions
 from nmt.files import cause_of, sha256_of
 from nmt.models.registry import build_model
-from nmt.training.checkpoint import TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
+from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
 from nmt.training.device import choose_device, slow_precision
 from nmt.training.monitor import Monitor
 from nmt.training.store import RunStore
@@ -135,10 +135,11 @@ def require_same_config(config: TrainConfig, run: Path) -> None:
     Budgets, logging and device may differ from those of the run that is continued: they do not change what is trained.
     The one exception is a schedule that ends with trainer.max_steps.
     """
-    kept = run / CONFIG_FILE
-    if not (kept.exists() and step_directories(run / "checkpoints")):
+    saved = step_directories(run / "checkpoints")
+    if not saved:
         return
-    before = load_config(kept)
+    kept = run / CONFIG_FILE
+    before = load_config(kept if kept.exists() else saved[-1] / CONFIG)
     differing = differences(before, config)
     if config.schedule.name in ("linear", "cosine") and config.schedule.total is None:
         differing += ["trainer.max_steps"] * (before.trainer.max_steps != config.trainer.max_steps)

@@ -180,6 +180,11 @@ MISTAKES: dict[str, tuple[Callable[[Place], Iterable[str | Path]], int, str]] = 
         2,
         "--output and --alignments name the same file",
     ),
+    "alignments over the input": (
+        lambda place: place.translate("--input", "x", "--alignments", "./x"),
+        2,
+        "--input and --alignments name the same file",
+    ),
     # the data
     "no data.dir": (training("data.dir=null"), 2, "data.dir is not set"),
     "data.dir that is not there": (training("data.dir=nowhere"), 2, "data.dir=nowhere: there is no such folder"),

@@ -169,6 +169,9 @@ def test_the_run_of_another_config_is_refused(configure: Configure, tmp_path: Pa
             train(configure(override))
     assert load_config(tmp_path / "run" / "config.yaml") == configure()
     assert step_directories(tmp_path / "run" / "checkpoints") == saved
+    (tmp_path / "run" / "config.yaml").unlink()  # a checkpoint has its own
+    with pytest.raises(RequestError, match=r"holds a run with another optimizer\.lr"):
+        train(configure("optimizer.lr=1e-4"))
 
 
 @pytest.mark.case

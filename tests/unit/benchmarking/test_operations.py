@@ -34,7 +34,7 @@ def unread(name: str, source: list[int]) -> int:
 
 
 def vocabulary(name: str) -> int:
-    joint = CONFIGS[name].family == "decoder_only"
+    joint = CONFIGS[name].tie_embeddings
     return max(SOURCE_VOCABULARY, TARGET_VOCABULARY) if joint else TARGET_VOCABULARY
 
 

@@ -103,7 +103,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     ),
     (["model=transformer", "model.heads=3"], "model.heads=3: must be a divisor of model.width=160"),
     (["model=transformer", "model.kv_heads=3"], "model.kv_heads=3: must be a divisor of model.heads=4"),
-    (["model=transformer", "model.heads=16", "model.positions=rotary"], "model.positions=rotary: turns pairs"),
+    (["model=transformer", "model.heads=32", "model.positions=rotary"], "model.positions=rotary: turns pairs"),
     (["model=transformer", "model.alignment_layer=4"], "model.alignment_layer=4: must be from -4 to 3"),
     (["model=decoder_only", "model.alignment_layer=-9"], "model.alignment_layer=-9: must be from -8 to 7"),
     (["model=transformer", "model.alignment_head=4"], "model.alignment_head=4: must be below model.heads=4"),

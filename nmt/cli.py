@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tell(error: Exception) -> int:
-    """Print an error as one line on stderr and return the exit status that belongs to it."""
+    """Print an error as one line on stderr, its control characters escaped, and return the exit status for it."""
     if os.environ.get("NMT_TRACEBACK") == "1":
         raise error
     if isinstance(error, RequestError | WorkError):
@@ -75,7 +75,9 @@ def tell(error: Exception) -> int:
         message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
         message = f"{type(error).__name__}: {error} (set NMT_TRACEBACK=1 to see where)"
-    print(f"nmt: error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    from nmt.training.console import one_line  # a name of a file, or what a file says, may hold any character
+
+    print(f"nmt: error: {one_line(' '.join(message.split()))}", file=sys.stderr, flush=True)
     return 2 if isinstance(error, RequestError) else 1
 
 
@@ -210,7 +212,10 @@ _hypotheses.__name__ = f"whole number from 1 to {MOST_HYPOTHESES}"
 
 
 def _translate(parser: Parser) -> None:
-    parser.description = "Translate each line of the input to one line of output. Reads stdin where no input is named."
+    parser.description = (
+        "Translate each line of the input to one line of output. Reads stdin where no input is named. A line is read "
+        "whole, however long; of several sentences on it, a model that was trained on single ones may leave some out."
+    )
     parser.add_argument("run", metavar="RUN", type=Path, help="run directory, checkpoint directory or export")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", metavar="T", help="text to translate")

@@ -34,6 +34,9 @@ from nmt.training.session import say
 LINES_AT_ONCE = 2_000
 """Lines that are sorted by length and translated together; waiting lines are never held back to fill this."""
 
+MOST_NAMED = 10
+"""Lines that a warning names."""
+
 
 # translate -------------------------------------------------------------------------------------------------------
 
@@ -54,9 +57,10 @@ def translate(arguments: Namespace) -> None:
     done = 0
     for lines in _input_chunks(arguments):
         translations = translator.n_best(lines, search, wanted, first_number=done)
+        warn_of_cuts(translations, done, search)
         done += len(lines)
         for found in translations:
-            line = _as_json(found) if arguments.json else "\t".join(t.text.replace("\t", " ") for t in found)
+            line = _as_json(found) if arguments.json else "\t".join(t.text for t in found)
             if arguments.output:
                 written.append(f"{line}\n")
             else:
@@ -68,6 +72,20 @@ def translate(arguments: Namespace) -> None:
         write_atomically(arguments.output, "".join(written))
     if arguments.alignments:
         write_atomically(arguments.alignments, "".join(aligned))
+
+
+def warn_of_cuts(translations: Sequence[Sequence[Translation]], done: int, search: SearchConfig) -> None:
+    """Says on stderr which lines have a translation that was ended at the greatest length; `done` come before them."""
+    numbers = [done + i + 1 for i, found in enumerate(translations) if found[0].cut]
+    if not numbers:
+        return
+    named = ", ".join(map(str, numbers[:MOST_NAMED])) + (
+        f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
+    )
+    say(
+        f"warning: line{'s' if len(numbers) > 1 else ''} {named}: the translation was ended at its greatest length "
+        f"(search.max_length_ratio={search.max_length_ratio:g}, search.max_length_extra={search.max_length_extra})"
+    )
 
 
 def _same_file(left: Path, right: Path) -> bool:

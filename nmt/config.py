@@ -362,7 +362,7 @@ class SearchConfig:
     )
     length_alpha: float = key(1.0, "exponent of the length penalty", at_least=0, at_most=10)
     min_length: int = key(1, "fewest pieces before the end mark", at_least=0, at_most=1000)
-    max_length_ratio: float = key(2.0, "most target pieces: ratio times the source pieces, plus the extra", at_least=0)
+    max_length_ratio: float = key(2.0, "most target pieces: ratio × source pieces + extra", at_least=0, at_most=1000)
     max_length_extra: int = key(20, "see max_length_ratio", at_least=1)
     sampling: bool = key(False, "draw from the model instead of searching")
     temperature: float = key(1.0, "sampling: divides the logits", above=0)

@@ -41,6 +41,14 @@ def cause_of(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+def is_text(value: str) -> bool:
+    """Whether a string can be written to a file and be the name of one: UTF-8 without NUL."""
+    try:
+        return b"\0" not in value.encode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate, which YAML can write as "\ud800"
+        return False
+
+
 def sha256_of(path: Path | str) -> str:
     """SHA-256 of a file's bytes, 64 hexadecimal digits. Raises RequestError where the file cannot be read."""
     try:

@@ -1,18 +1,29 @@
-"""What every test gets: a cache of its own, one thread, the default choice of tests, and one small trained run."""
+"""What every test gets: a cache of its own, one thread, the default choice of tests, the command, a trained run."""
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # The tests run side by side, a process each; PyTorch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Hypothesis tries the same examples each time, so that a test run means the same from one day to the next; and no
+# example is too slow for a busy machine. For a hunt after new faults see tests/examples.py.
+settings.register_profile(
+    "quick", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,6 +58,31 @@ def _has_gpu(items: list[pytest.Item]) -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def nmt(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """nmt("translate", run, stdin=b"…"), in this process: quick, and torch is imported once."""
+
+    from nmt import cli
+
+    def run(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        status = cli.main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Outcome(status, printed.out, printed.err)
+
+    return run
 
 
 # A tiny corpus, and tiny models trained on it --------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import reprlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from nmt.config import (
@@ -24,6 +26,9 @@ from nmt.errors import RequestError
 # Names end up in names of files and directories, which must be good on any system and in any override.
 _NAME = re.compile(r"\w[\w.+-]*")
 
+MOST_SHOWN = 200
+"""Characters of a value that a message repeats."""
+
 
 def shown(value: Any) -> str:
     """A value as a user would write it in an override."""
@@ -31,7 +36,14 @@ def shown(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value)
+    # Bounded, also the work: a few aliases in a YAML file can be a list of a billion, and an int have a million digits.
+    if isinstance(value, list | dict):
+        text = reprlib.repr(value)
+    elif isinstance(value, int) and value.bit_length() > MOST_SHOWN:
+        text = hex(value)
+    else:
+        text = str(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def refuse(path: str, value: Any, allowed: str) -> RequestError:
@@ -146,6 +158,8 @@ def _check_data(config: TrainConfig) -> None:
                     f"{path}: no files; give at least one pair, as in '{path}=[{{source: a.en, target: a.fr}}]'"
                 )
         for name, download in data.downloads.items():
+            if Path(name).is_absolute() or ".." in Path(name).parts:  # it is where the file is kept below the cache
+                raise RequestError(f"data.downloads: the name {shown(name)} must be a path below data.dir, without ..")
             if not re.fullmatch(r"[0-9a-fA-F]{64}", download.sha256):
                 raise refuse(f"data.downloads.{name}.sha256", download.sha256, "64 hexadecimal digits")
 

@@ -19,6 +19,8 @@ from nmt.configuration.mistakes import diagnose, in_quotes, normalised, not_comp
 from nmt.configuration.store import CONFIG_NAME, VERSION_BASE, config_directory, register_schemas
 from nmt.errors import RequestError
 
+SEARCH_PATH = "hydra.searchpath="
+
 
 @dataclass(frozen=True)
 class Member:
@@ -117,12 +119,38 @@ def _composed(overrides: list[str], number: int = 0) -> Any:
     refusal = diagnose(overrides, composed, node)
     if refusal:
         raise refusal
+    if any(text.startswith(SEARCH_PATH) for text in overrides):
+        _require_own_settings(node, composed([text for text in overrides if text.lstrip("+~").startswith("hydra")]))
     with open_dict(node):
         # What Hydra sets when it starts a job, so that run.dir may refer to it.
         node.hydra.job.num = number
         node.hydra.job.id = str(number)
         node.hydra.runtime.output_dir = os.getcwd()
     return node
+
+
+def _require_own_settings(node: Any, own: Any) -> None:
+    """Raise RequestError where presets of a further folder changed Hydra's own settings, some of which name code.
+
+    A callback or a handler of the log is anything that can be imported, and is called before the run begins.
+
+    Args:
+        own: what Hydra's settings are without those presets.
+    """
+    from omegaconf import OmegaConf
+
+    changed, expected = (OmegaConf.to_container(config.hydra, resolve=False) for config in (node, own))
+    assert isinstance(changed, dict) and isinstance(expected, dict)
+    for settings in (changed, expected):
+        for name in ("overrides", "runtime"):  # the record of what was chosen
+            del settings[name]
+        del settings["job"]["override_dirname"]
+    for key in changed.keys() | expected.keys():
+        if changed.get(key) != expected.get(key):
+            raise RequestError(
+                f"hydra.{key!s}: is changed by a preset of --config-dir; presets hold data, and Hydra's own settings, "
+                "which can name code to run, are given on the command line"
+            )
 
 
 def _to_config(node: Any, number: int = 0) -> TrainConfig:
@@ -150,6 +178,6 @@ def _hydra(config_dir: Path | None) -> Iterator[list[str]]:
     if config_dir is not None:
         if not config_dir.is_dir():
             raise RequestError(f"--config-dir {config_dir}: no such folder")
-        always = [f"hydra.searchpath=[{in_quotes(f'file://{config_dir.absolute()}')}]"]
+        always = [f"{SEARCH_PATH}[{in_quotes(f'file://{config_dir.absolute()}')}]"]
     with initialize_config_dir(str(config_directory()), version_base=VERSION_BASE, job_name="nmt"):
         yield always

@@ -179,8 +179,6 @@ def _option_mistake(override: Any, search_path: list[str]) -> RequestError | Non
     value = override.value()
     if isinstance(value, str) and value in options:
         return None
-    if group == "experiment" and value is None:
-        return None
     near = _nearest(str(value), options)
     hint = f"; did you mean {group}={near}?" if near else "."
     return RequestError(f"{override.input_line}: no such preset{hint} There are: {', '.join(options)}")

@@ -18,7 +18,7 @@ from typing import Any, cast
 import yaml
 
 from nmt.config import SearchConfig, TrainConfig
-from nmt.configuration.checks import check, check_values, refuse
+from nmt.configuration.checks import check, check_values, refuse, shown
 from nmt.configuration.schema import DATA, MODELS, Key, fields_of
 from nmt.errors import RequestError
 from nmt.files import write_atomically
@@ -45,11 +45,11 @@ def load_config(path: Path) -> TrainConfig:
         raise RequestError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RequestError(f"{path}: not UTF-8") from error
-    except yaml.YAMLError as error:
+    except Exception as error:  # YAML's own, and what Python makes of a date 2020-99-99 or of ten thousand brackets
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark else ""
-        problem = " ".join(str(getattr(error, "problem", error)).split())
-        raise RequestError(f"{path}{line}: not YAML: {problem}") from error
+        problem = " ".join(str(getattr(error, "problem", None) or error or type(error).__name__).split())
+        raise RequestError(f"{path}{line}: not YAML: {shown(problem)}") from error
     if text.rstrip().rpartition("\n")[2] != END:
         raise RequestError(f"{path}: cut off: a config ends with a line of three dots, {END}")
     try:
@@ -83,7 +83,7 @@ def _section(schema: type, content: Any, path: str) -> Any:
         if name not in fields:
             near = difflib.get_close_matches(str(name), fields, n=1)
             hint = f" (nearest: {prefix}{near[0]})" if near else ""
-            raise RequestError(f"{prefix}{name}: this version of nmt has no such key{hint}")
+            raise RequestError(f"{prefix}{shown(name)}: this version of nmt has no such key{hint}")
     for name, key in fields.items():
         if name not in content and key.default in ("???", dataclasses.MISSING):
             raise RequestError(f"{prefix}{name}: is missing")
@@ -108,7 +108,7 @@ def _value(key: Key, value: Any, path: str) -> Any:
     if hint is float and not isinstance(value, bool) and isinstance(value, int | float | str):
         try:
             return float(value)  # YAML reads 1e-4, without a point, as text
-        except ValueError:
+        except (ValueError, OverflowError):  # 10**400 is a whole number, and no float
             pass
     elif hint in (int, bool, str) and type(value) is hint:
         return value
@@ -123,5 +123,5 @@ def _alternative(path: str, content: Any) -> type | None:
     name, options = schemas[path]
     chosen = content.get(name)
     if not isinstance(chosen, str) or chosen not in options:
-        raise RequestError(f"{path}.{name}={chosen}: must be one of {', '.join(options)}")
+        raise refuse(f"{path}.{name}", chosen, f"one of {', '.join(options)}")
     return cast(type, options[chosen])

@@ -15,6 +15,7 @@ from typing import Any
 
 from nmt import config as schemas
 from nmt.config import DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+from nmt.files import is_text
 
 MODELS: dict[str, type[ModelConfig]] = {
     "lstm": schemas.LstmConfig,
@@ -155,7 +156,7 @@ def _fits(hint: Any, value: Any) -> bool:
         )
     if hint in (int, float):
         return isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
-    return isinstance(value, hint)
+    return isinstance(value, hint) and (hint is not str or is_text(value))
 
 
 def _in_words(hint: Any) -> str:

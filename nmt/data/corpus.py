@@ -3,7 +3,8 @@
 Lines end at LF and only there. Python's text files, `str.splitlines` and the text loader of Hugging Face `datasets`
 also end them at a lone CR (some of them at VT, FF, NEL, U+2028, too), which shifts one side of a corpus against the
 other. That is why files are read as bytes, why plain files never pass through `datasets`, and why text from the Hub
-(nmt.data.hub) is written to plain files first: there is one reader. Inside a line, those characters become spaces.
+(nmt.data.hub) is written to plain files first: there is one reader. Inside a line, those characters become spaces, and
+characters that nobody sees, such as a soft hyphen, are removed: "voi-ture", torn by one, would be two unknown words.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ Report = Callable[[str], None]
 MAX_LINE_BYTES = 16 * 2**20
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
-LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-"""Every character that any reader might take for a line end."""
+_LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# Soft hyphen, zero-width space, marks of direction, word joiner, byte order mark.
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 
 
 # Lines ------------------------------------------------------------------------------------------------------------
@@ -43,8 +44,8 @@ LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 def read_lines(path: Path | str) -> Iterator[str]:
     """The lines of a UTF-8 text file, plain or gzip, in NFC, without their LF and one CR before it.
 
-    As many lines as there are LF, and one more if bytes follow the last LF. A byte order mark at the file's start is
-    removed. Characters at which other programs break lines become spaces. The file is streamed.
+    As many lines as there are LF, and one more if bytes follow the last LF. What `clean_line` does to a text is done to
+    each. The file is streamed.
 
     Raises RequestError naming file and line: not UTF-8, a NUL byte, a line above MAX_LINE_BYTES, a damaged gzip file.
     """
@@ -54,13 +55,12 @@ def read_lines(path: Path | str) -> Iterator[str]:
 
 def decoded_line(name: Path | str, number: int, line: bytes) -> str:
     """One line of `read_lines` from its bytes, its LF optional. Raises RequestError with name and number."""
-    text = _decoded(name, number, line.removeprefix(_BOM) if number == 1 else line)
-    return clean_line(text)
+    return clean_line(_decoded(name, number, line))
 
 
 def clean_line(text: str) -> str:
-    """A text as models get it: NFC, and one line whatever it contains."""
-    return unicodedata.normalize("NFC", LINE_BREAKS.sub(" ", text))
+    """A text as models get it: NFC, without invisible characters, and one line whatever it contains."""
+    return unicodedata.normalize("NFC", _INVISIBLE.sub("", _LINE_BREAKS.sub(" ", text)))
 
 
 def reference_lines(path: Path | str) -> list[str]:

@@ -34,7 +34,7 @@ from nmt.data.tokenizer import UNKNOWN, Tokenizer
 from nmt.errors import RequestError, WorkError
 from nmt.files import cache_root, complete_directory, sha256_of
 
-FORMAT = 1  # to be raised when the files or the rules change: older caches are then not found any more
+FORMAT = 2  # to be raised when the files or the rules change: older caches are then not found any more
 CHUNK = 4096  # pairs that are encoded at once
 MOST_UNKNOWN = 0.05
 META_FILE = "meta.json"

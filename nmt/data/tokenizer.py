@@ -5,8 +5,8 @@ Four ids mean the same in every model of this project: 0 pads, 1 is what the voc
 
 What a round trip changes: the normalisation that is chosen (see `tokenizer.normalization`), runs of spaces and spaces
 at the ends, and "▁", which is SentencePiece's own space. A piece that the vocabulary lacks has no text: `decode` leaves
-it out instead of writing SentencePiece's " ⁇ " into a translation. And one sentence stays one line: every character
-that any reader might take for a line end, which byte fallback can produce, is decoded as a space.
+it out instead of writing SentencePiece's " ⁇ " into a translation. And one sentence stays one line of text: line ends
+of any kind and other control characters, which byte fallback can produce, are decoded as spaces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from nmt.config import TokenizerConfig
-from nmt.data.corpus import LINE_BREAKS
 from nmt.data.filter import is_blank
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import RequestError
@@ -43,6 +42,7 @@ TRAINING_THREADS = 16  # of any machine: the sums of unigram training depend on 
 SAMPLE_SEED = 1
 BATCH_FOR_THREADS = 256  # below that, starting threads takes longer than encoding
 
+CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = re.compile(" {2,}")
 
 
@@ -169,7 +169,7 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of target ids: one line, without special and unknown pieces, without needless spaces."""
         text = str(self._target.decode([int(piece) for piece in ids if piece > EOS]))
-        return SPACES.sub(" ", LINE_BREAKS.sub(" ", text)).strip(" ")
+        return SPACES.sub(" ", CONTROLS.sub(" ", text)).strip(" ")
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces as they are written in the vocabulary, for pictures of attention."""

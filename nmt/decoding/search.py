@@ -94,10 +94,12 @@ def beam_search(
 
 def default_max_lengths(source_BS: Tensor, config: SearchConfig) -> list[int]:
     """The most pieces of each translation by the config's ratio to its source's, at least its min_length."""
-    lengths = (source_BS != PAD).sum(dim=1).tolist()
-    return [
-        max(config.min_length, int(config.max_length_ratio * length) + config.max_length_extra) for length in lengths
-    ]
+    return [max_length(config, pieces) for pieces in (source_BS != PAD).sum(dim=1).tolist()]
+
+
+def max_length(config: SearchConfig, source_pieces: int) -> int:
+    """The most pieces of a translation, end mark not counted, of a source of so many pieces, end mark counted."""
+    return max(config.min_length, int(config.max_length_ratio * source_pieces) + config.max_length_extra)
 
 
 def _advance(

@@ -21,13 +21,14 @@ from nmt.data.batching import padded
 from nmt.data.corpus import clean_line
 from nmt.data.filter import is_blank
 from nmt.data.tokenizer import BOS, EOS, Tokenizer
-from nmt.decoding.search import Hypothesis, build_search
-from nmt.errors import RequestError
+from nmt.decoding.search import Hypothesis, build_search, max_length
+from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import Alignment
+from nmt.files import is_text
 from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.checkpoint import CONFIG, WEIGHTS, Checkpoint, load_weights, open_checkpoint
-from nmt.training.device import choose_device
+from nmt.training.device import choose_device, is_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Translation:
     """Pieces of the translation, without the end mark."""
     alignment: Alignment | None = None
     """Attention of every target piece (end mark included) to every source piece, where it was asked for."""
+    cut: bool = False
+    """It reached the greatest length that the search allows and was ended there: something may be missing."""
 
 
 class TextTranslator:
@@ -77,6 +80,10 @@ class TextTranslator:
         """As the function of that name."""
         raise NotImplementedError
 
+    def max_length(self, search: SearchConfig, source_pieces: int) -> int:
+        """The most pieces of a translation, as the function of that name, unless the model ends it earlier."""
+        return max_length(search, source_pieces)
+
     def translate(
         self,
         texts: Sequence[str],
@@ -112,8 +119,9 @@ class TextTranslator:
                 of its text's number.
 
         Raises:
-            RequestError: a beam that is too wide, n_best above beam_size, or a model without attention asked for
-                alignments.
+            RequestError: a beam that is too wide, n_best above beam_size, a model without attention asked for
+                alignments, or a text that is no Unicode.
+            WorkError: out of memory.
         """
         settings = search or self.search
         if not 1 <= settings.beam_size <= MOST_HYPOTHESES:
@@ -125,27 +133,32 @@ class TextTranslator:
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one text")
         clean = [clean_line(text) for text in texts]
+        for number, text in enumerate(clean, first_number + 1):
+            if not is_text(text):
+                raise RequestError(f"text {number} has a lone surrogate or NUL")
         encoded = self.tokenizer.encode_source(clean)
-        # What is blank to the tokenizer alone, such as a line of control characters, is not asked for either.
-        asked = [i for i, text in enumerate(clean) if not is_blank(text) and encoded[i] != [EOS]]
+        asked = [i for i, text in enumerate(clean) if has_content(text, len(encoded[i]))]
         sources = [encoded[i] for i in asked]
         results: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in clean]
         for places, hypotheses in self.search_ids(sources, settings, numbers=[first_number + i for i in asked]):
             weights = self._attention(places, sources, hypotheses) if alignments else None
             for n, (place, found) in enumerate(zip(places, hypotheses, strict=True)):
                 results[asked[place]] = [
-                    self._translation(sources[place], hypothesis, weights[n][k] if weights else None)
+                    self._translation(sources[place], hypothesis, settings, weights[n][k] if weights else None)
                     for k, hypothesis in enumerate(found)
                 ]
         return results
 
-    def _translation(self, source: Sequence[int], hypothesis: Hypothesis, weights_TS: Tensor | None) -> Translation:
+    def _translation(
+        self, source: Sequence[int], hypothesis: Hypothesis, search: SearchConfig, weights_TS: Tensor | None
+    ) -> Translation:
         tokens = self.tokenizer.target_pieces(hypothesis.tokens)
         alignment = None
         if weights_TS is not None:
             target = [*tokens, *self.tokenizer.target_pieces([EOS])]
             alignment = Alignment(self.tokenizer.source_pieces(source), target, weights_TS.cpu().numpy())
-        return Translation(self.tokenizer.decode(hypothesis.tokens), hypothesis.score, tokens, alignment)
+        cut = len(tokens) >= self.max_length(search, len(source))
+        return Translation(self.tokenizer.decode(hypothesis.tokens), hypothesis.score, tokens, alignment, cut)
 
     def _attention(
         self, places: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: list[list[Hypothesis]]
@@ -209,12 +222,24 @@ class Translator(TextTranslator):
 
         Yields:
             positions in `sources` and their hypotheses.
+
+        Raises:
+            WorkError: out of memory.
         """
         find = build_search(self.model, search)
         for places in length_batches([len(source) for source in sources], search.batch_tokens // search.beam_size):
             source_BS = pad([sources[i] for i in places]).to(self.device)
             seeds = [_mixed(search.seed, numbers[i] if numbers is not None else i) for i in places]
-            yield places, find(source_BS, seeds)
+            try:
+                hypotheses = find(source_BS, seeds)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise WorkError(
+                    f"out of memory with {len(places)} lines of up to {source_BS.shape[1]} pieces and "
+                    f"{search.beam_size} hypotheses: lower search.batch_tokens or the beam size, or split long lines"
+                ) from error
+            yield places, hypotheses
 
     @property
     def attends(self) -> bool:
@@ -224,6 +249,15 @@ class Translator(TextTranslator):
     def forced_attention(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
         """As the function of that name, by this model."""
         return forced_attention(self.model, pairs, self.device)
+
+
+def has_content(text: str, pieces: int) -> bool:
+    """Whether a text is to be translated: it is not blank, and the tokenizer's normalisation leaves something of it.
+
+    Args:
+        pieces: of its encoding, with the end mark.
+    """
+    return pieces > 1 and not is_blank(text)
 
 
 @torch.inference_mode()

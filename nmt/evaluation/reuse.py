@@ -56,6 +56,7 @@ def kept_translations(
         hypotheses = reference_lines(run / "hypotheses" / f"{name}.txt")
         scores = corpus_scores(hypotheses, references)
         same = math.isclose(scores.bleu, entry["bleu"]) and math.isclose(scores.chrf, entry["chrf"])
+        same &= all(isinstance(entry[name], int | float) for name in ("seconds", "target_tokens_per_s"))
     except (OSError, ValueError, KeyError, TypeError, RequestError):
         return None
     return (hypotheses, entry) if same else None

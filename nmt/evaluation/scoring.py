@@ -17,6 +17,7 @@ from nmt.errors import RequestError, WorkError
 from nmt.evaluation.metrics import corpus_scores
 from nmt.evaluation.reuse import KEY, translation_key
 from nmt.files import write_atomically
+from nmt.training.store import require_own_files
 
 RESULTS_FILE = "results.json"
 
@@ -32,7 +33,11 @@ def score_sets(
 
     Returns:
         the contents of results.json.
+
+    Raises:
+        RequestError: no such test set, a text that cannot be read, or a run directory with links that lead out of it.
     """
+    require_own_files(run)
     results = read_results(run)
     facts = json.loads(json.dumps(provenance(translator)))
     # Scores of other weights or another search must not pass for these: they are dropped, not kept beside.

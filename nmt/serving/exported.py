@@ -31,11 +31,10 @@ from nmt.config import SearchConfig
 from nmt.configuration import read_search
 from nmt.data.tokenizer import EOS, Tokenizer
 from nmt.decoding.penalties import length_penalty
-from nmt.decoding.search import Hypothesis, default_max_lengths
-from nmt.decoding.translator import TextTranslator, Translator, length_batches, pad
+from nmt.decoding.search import Hypothesis
+from nmt.decoding.translator import TextTranslator, Translator, length_batches
 from nmt.errors import RequestError, WorkError
-from nmt.files import sha256_of
-from nmt.training.checkpoint import EXPORT
+from nmt.training.checkpoint import EXPORT, require_files
 from nmt.training.device import choose_device
 
 FORMAT = 1
@@ -146,10 +145,13 @@ class ExportedTranslator(TextTranslator):
             weights.append(torch.cat((rows_TS, end_T1), dim=1))
         return weights
 
+    def max_length(self, search: SearchConfig, source_pieces: int) -> int:
+        """The most pieces of a translation: less where the model has not as many positions."""
+        limit = super().max_length(search, source_pieces)
+        return limit if self.positions is None else min(limit, self.positions - 1)
+
     def _beam_search(self, sources: Sequence[Sequence[int]], search: SearchConfig) -> list[list[Hypothesis]]:
-        limits = default_max_lengths(pad(sources), search)
-        if self.positions is not None:  # only for lines of which the translation may be longer than that
-            limits = [min(limit, self.positions - 1) for limit in limits]
+        limits = [self.max_length(search, len(source)) for source in sources]
         exponent = _exponent(search)
         # One step more than the longest may take: a search that comes to it was not done within its own limit.
         found = self._candidates(sources, search, max(limits) + 1, exponent)
@@ -250,7 +252,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     path = folder / EXPORT
     try:
         record = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WorkError(f"{path} is damaged: {error}") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         found = record.get("format") if isinstance(record, dict) else None
@@ -258,9 +260,5 @@ def read_record(folder: Path) -> dict[str, Any]:
     complete = isinstance(record.get("sha256"), dict) and record.keys() >= {"search", "positions"}
     if not complete or not isinstance(record["positions"], int | None):
         raise WorkError(f"{path} is damaged: it does not say what the export holds")
-    for name, expected in record["sha256"].items():
-        if not (folder / name).is_file():
-            raise WorkError(f"{folder / name} is missing: the export is not complete")
-        if sha256_of(folder / name) != expected:
-            raise WorkError(f"{folder / name} is damaged: its checksum is not the one in {EXPORT}")
+    require_files(folder, record["sha256"], EXPORT)
     return record

@@ -10,6 +10,7 @@ from nmt.configuration import load_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError
 from nmt.training.checkpoint import CONFIG, Checkpoint, step_directories, write_checkpoint
+from nmt.training.store import require_own_files
 
 
 def average_checkpoints(run: Path, last: int) -> tuple[Path, list[Path]]:
@@ -23,6 +24,7 @@ def average_checkpoints(run: Path, last: int) -> tuple[Path, list[Path]]:
     """
     if not run.exists():
         raise RequestError(f"{run}: no such run directory")
+    require_own_files(run)
     found = step_directories(run / "checkpoints")
     if len(found) < last:
         raise RequestError(

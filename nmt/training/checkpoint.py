@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import pickle
 import re
@@ -75,11 +76,7 @@ class Checkpoint:
                 f"{path}: checkpoint format {meta.get('format')}, this version of nmt reads format {FORMAT}"
             )
         require_facts(meta, directory, "step", "sha256")
-        for name, expected in meta["sha256"].items():
-            if not (directory / name).is_file():
-                raise WorkError(f"{directory / name} is missing: the checkpoint is not complete")
-            if sha256_of(directory / name) != expected:
-                raise WorkError(f"{directory / name} is damaged: its checksum is not the one in {META}")
+        require_files(directory, meta["sha256"], META)
         return cls(directory, meta)
 
     def weights(self) -> dict[str, Tensor]:
@@ -95,8 +92,10 @@ class Checkpoint:
         path = self.directory / TRAINING
         try:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise WorkError(f"{path} cannot be read: {error or type(error).__name__}") from error
+        except pickle.UnpicklingError as error:  # PyTorch's own words advise to execute it
+            raise WorkError(f"{path} cannot be read: it is damaged, or holds something else than plain data") from error
+        except Exception as error:  # nothing is executed, but a pickle can make its reader raise anything
+            raise WorkError(f"{path} cannot be read: {_first_line(error)}") from error
         return state
 
 
@@ -105,7 +104,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, float)
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _are_texts(value: Any) -> bool:
@@ -129,11 +128,12 @@ def read_meta(directory: Path) -> dict[str, Any]:
     path = directory / META
     try:
         meta = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        checksum = checksum_of(meta) if isinstance(meta, dict) else ""
+    except (OSError, ValueError, RecursionError) as error:
         raise WorkError(f"{path} is damaged: {error}") from error
     if not isinstance(meta, dict):
         raise WorkError(f"{path} is damaged: it does not say what the checkpoint holds")
-    if meta.get(CHECKSUM, checksum_of(meta)) != checksum_of(meta):
+    if meta.get(CHECKSUM, checksum) != checksum:
         raise WorkError(f"{path} is damaged: it is not what was written")
     for names, fits in _SHAPES:
         for name in names:
@@ -155,11 +155,24 @@ def checksum_of(record: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
+def require_files(directory: Path, checksums: dict[str, str], record: str) -> None:
+    """Raises WorkError, naming the first file of a directory that is not there or not the one that a record is of."""
+    if not checksums:
+        raise WorkError(f"{directory / record} is damaged: it names no files")
+    for name, expected in checksums.items():
+        if Path(name).name != name:  # it could be any file of this machine
+            raise WorkError(f"{directory / record} is damaged: {name} is not the name of a file beside it")
+        if not (directory / name).is_file():
+            raise WorkError(f"{directory / name} is missing, though {record} names it")
+        if sha256_of(directory / name) != expected:
+            raise WorkError(f"{directory / name} is damaged: its checksum is not the one in {record}")
+
+
 def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
     """Copies weights into a model; a tied matrix is stored once.
 
     Raises:
-        RequestError: in one line, the first weight that is missing, too many, or of another shape.
+        RequestError: in one line, the first weight that is missing, too many, of another shape, or no finite numbers.
     """
     parameters = dict(model.named_parameters())
     for name in sorted(parameters.keys() | weights.keys()):
@@ -172,6 +185,8 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
                 f"{path}: weight {name} is {tuple(weights[name].shape)} in the file and "
                 f"{tuple(parameters[name].shape)} in the model of this config (another vocabulary or size?)"
             )
+        if not (weights[name].is_floating_point() and weights[name].to(parameters[name].dtype).isfinite().all()):
+            raise RequestError(f"{path}: weight {name} is not made of finite numbers")
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])

@@ -33,6 +33,11 @@ def slow_precision(precision: str, device: torch.device) -> str | None:
     return None if native else f"trainer.precision=bfloat16: this {device.type} only emulates it; float32 is faster"
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether PyTorch or Python says so; a RuntimeError may be anything."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """The context in which the forward pass runs.
 

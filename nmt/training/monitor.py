@@ -268,7 +268,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if not _is_record(record):
             raise WorkError(f"{path} line {number}: not a record that nmt writes; mend it, or remove the file")
@@ -280,7 +280,7 @@ def _is_record(record: Any) -> bool:
     """Whether it names its step and holds nothing but numbers, with null for a measurement that was none."""
 
     def number(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
     if not isinstance(record, dict) or not isinstance(record.get("step"), int):
         return False

@@ -27,7 +27,7 @@ from nmt.models.registry import build_model
 from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
 from nmt.training.device import choose_device, slow_precision
 from nmt.training.monitor import Monitor
-from nmt.training.store import RunStore
+from nmt.training.store import RunStore, require_own_files
 from nmt.training.trainer import Progress, Trainer, mixed_seed
 from nmt.training.validation import Validator
 
@@ -43,16 +43,19 @@ def train(config: TrainConfig) -> None:
     """
     device = choose_device(config.trainer.device)
     corpus = prepare_corpus(config.data, say)  # before anything is made: a wrong data.dir leaves no run behind
-    run = Path(config.run.dir).expanduser()
     try:
+        run = Path(config.run.dir).expanduser()
         run.mkdir(parents=True, exist_ok=True)
+    except RuntimeError as error:
+        raise RequestError(f"run.dir={config.run.dir}: no home directory") from error
     except OSError as error:
-        raise WorkError(f"run.dir={run} cannot be made: {cause_of(error)}") from error
+        raise WorkError(f"run.dir={config.run.dir} cannot be made: {cause_of(error)}") from error
     with only_one(run):
         _train(config, run, corpus, device)
 
 
 def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device) -> None:
+    require_own_files(run)
     require_same_config(config, run)
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
@@ -83,7 +86,7 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device)
         monitor.configuration((run / CONFIG_FILE).read_text(encoding="utf-8"))
         trainer = Trainer(config, model, tokenizer, encoded, validator, store, monitor, device)
         if checkpoint is not None:
-            trainer.restore(checkpoint.weights(), state)
+            restore(trainer, checkpoint, state)
             say(f"continuing {run} at step {checkpoint.step}")
         trainer.run()
         score_best(run, corpus, monitor)
@@ -107,12 +110,24 @@ def end_in_words(trainer: TrainerConfig) -> str:
 def training_state_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """Raises RequestError for a state that other code than this has written."""
     state = checkpoint.training_state()
-    try:
+    with _of_this_version(checkpoint):
         Progress(**state["progress"])
-    except (KeyError, TypeError) as error:
+    return state
+
+
+def restore(trainer: Trainer, checkpoint: Checkpoint, state: dict[str, Any]) -> None:
+    """Raises RequestError for a state that other code than this has written, for another optimizer, say."""
+    with _of_this_version(checkpoint):
+        trainer.restore(checkpoint.weights(), state)
+
+
+@contextlib.contextmanager
+def _of_this_version(checkpoint: Checkpoint) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         path = checkpoint.directory / TRAINING
         raise RequestError(f"{path} is of another version of nmt ({type(error).__name__}: {error})") from error
-    return state
 
 
 def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor
 from nmt.config import TrainConfig
 from nmt.configuration import load_config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import WorkError
+from nmt.errors import RequestError, WorkError
 from nmt.files import remove_leftovers
 from nmt.training.checkpoint import (
     BEST,
@@ -25,6 +26,31 @@ from nmt.training.checkpoint import (
     save_checkpoint,
     step_directories,
 )
+
+OWN_FILES = (
+    "config.yaml",
+    "*.model",
+    "metrics.jsonl",
+    "results.json",
+    "report.html",
+    *(pattern for folder in ("checkpoints", "hypotheses", "tensorboard") for pattern in (folder, f"{folder}/*")),
+)
+"""What training and scoring write into a run directory."""
+
+
+def require_own_files(run: Path) -> None:
+    """Raises RequestError where what would be written into a run directory is a link to somewhere else.
+
+    A run directory that comes from elsewhere could have any file of this machine overwritten otherwise.
+    """
+    own = run.resolve()
+    for pattern in OWN_FILES:
+        for path in sorted(run.glob(pattern)):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(own):
+                raise RequestError(
+                    f"{path} is a link that leads out of the run directory, and nothing is written through it; "
+                    "link the run directory as a whole instead"
+                )
 
 
 class RunStore:

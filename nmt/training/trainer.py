@@ -23,7 +23,7 @@ from nmt.data.encoded import EncodedCorpus, draw_segmentations
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import WorkError
 from nmt.models.base import TranslationModel
-from nmt.training.device import autocast
+from nmt.training.device import autocast, is_out_of_memory
 from nmt.training.interruption import Interrupted, Interruption
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.monitor import Monitor, budget_progress
@@ -203,8 +203,8 @@ class Trainer:
                 hidden_BTD, self.model.output, on_device.target_output_BT, self.config.loss.label_smoothing
             )
             (sums.loss / tokens).backward()
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
                 raise
             rows, width = batch.target_output_BT.shape
             raise WorkError(
@@ -370,7 +370,3 @@ class Averaged:
 def mixed_seed(seed: int, step: int, number: int) -> int:
     """A generator seed of its own for each batch of each step."""
     return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0])
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

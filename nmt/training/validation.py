@@ -15,9 +15,8 @@ from nmt.config import TrainConfig
 from nmt.data.batching import make_batch
 from nmt.data.corpus import Corpus, Report
 from nmt.data.encoded import EncodedCorpus, encode_pairs, report_unknown
-from nmt.data.filter import is_blank
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.translator import Translator, length_batches
+from nmt.decoding.translator import Translator, has_content, length_batches
 from nmt.errors import WorkError
 from nmt.evaluation.alignment import Alignment
 from nmt.evaluation.metrics import corpus_scores
@@ -52,6 +51,8 @@ class Validator:
         self.references = [line for files in corpus.valid for line in files.references()][:limit]
         self.encoded: EncodedCorpus = encode_pairs(pairs, tokenizer)
         report_unknown("valid", self.encoded, report)
+        lengths = self.encoded.source.lengths.tolist()
+        self.asked = [i for i, source in enumerate(self.sources) if has_content(source, lengths[i])]
         self.tokenizer = tokenizer
         self.config = config
         self.target_language = corpus.target_language
@@ -77,8 +78,7 @@ class Validator:
             )
             translator = Translator(model, self.tokenizer, search, device)
             hypotheses = self._translate(translator, should_stop)
-            shown = [i for i in range(len(self.sources)) if not is_blank(self.sources[i])]
-            shown = shown[: self.config.validation.samples]
+            shown = self.asked[: self.config.validation.samples]
             aligned = translator.translate([self.sources[i] for i in shown], alignments=True) if model.attends else []
         finally:
             model.train(was_training)
@@ -97,13 +97,12 @@ class Validator:
 
     def _translate(self, translator: Translator, should_stop: Callable[[], bool]) -> list[str]:
         hypotheses = ["" for _ in self.sources]
-        asked = [i for i, source in enumerate(self.sources) if not is_blank(source)]
-        sources = [self.encoded.source[i].tolist() for i in asked]
+        sources = [self.encoded.source[i].tolist() for i in self.asked]
         for places, found in translator.search_ids(sources, translator.search):
             if should_stop():
                 raise Stopped
             for place, best in zip(places, found, strict=True):
-                hypotheses[asked[place]] = self.tokenizer.decode(best[0].tokens)
+                hypotheses[self.asked[place]] = self.tokenizer.decode(best[0].tokens)
         return hypotheses
 
     @torch.inference_mode()

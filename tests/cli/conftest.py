@@ -1,41 +1,14 @@
-"""The command, run in this process or in one of its own, and a small run without attention."""
+"""The command, run in a process of its own, and a small run without attention."""
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from nmt import cli
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command left behind."""
-
-    status: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def nmt(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """nmt("translate", run, stdin=b"…"), in this process: quick, and torch is imported once."""
-
-    def run(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capsys.readouterr()
-        status = cli.main([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return Outcome(status, printed.out, printed.err)
-
-    return run
 
 
 @pytest.fixture

@@ -280,13 +280,15 @@ def test_reading_executes_nothing(saved: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"model___target_": "os.system"}, "model._target_: this version of nmt has no such key"),
         ({"model__family": "gru"}, "model.family=gru: must be one of lstm, cho, bahdanau, luong"),
         ({"model__family": "luong"}, "model.attention_size: this version of nmt has no such key"),
-        ({"data__kind": ...}, "data.kind=None: must be one of"),
+        ({"data__kind": ...}, "data.kind=null: must be one of"),
         ({"model": ...}, "model: is missing"),
         ({"model__name": ...}, "model.name: is missing"),
         ({"optimizer__lr": "fast"}, "optimizer.lr=fast: must be a number, above 0"),
         ({"trainer__seed": 1.5}, "trainer.seed=1.5: must be a whole number, at least 0"),
         ({"trainer__seed": True}, "trainer.seed=true: must be a whole number, at least 0"),
         ({"run__notes": None}, "run.notes=null: must be text"),
+        ({"run__dir": "a\0b"}, "run.dir=a\0b: must be text"),
+        ({"optimizer__lr": 10**400}, "optimizer.lr=0x"),
         ({"search__n_best": 9}, "search.n_best=9: must be at most search.beam_size=5"),
         ({"tokenizer": [1]}, "tokenizer: must be a mapping of keys to values"),
     ],
@@ -331,6 +333,13 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(saved: Path) -> None:
             load_config(saved)
     saved.write_bytes(whole[:-1])  # without its last LF, as some editors leave it
     assert load_config(saved).run.dir == "x"
+
+
+def test_text_that_no_file_can_hold_is_refused(saved: Path) -> None:
+    """YAML can write a lone surrogate as an escape."""
+    saved.write_text(saved.read_text(encoding="utf-8").replace("notes: ''", 'notes: "\\ud800"'), encoding="utf-8")
+    with pytest.raises(RequestError, match=r"run\.notes=.*: must be text"):
+        load_config(saved)
 
 
 def test_numbers_without_a_point_are_numbers(saved: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from nmt.config import HubData
+from nmt.config import FilePair, FilesData, HubData, TokenizerConfig
 from nmt.data.corpus import Corpus, prepare_corpus, read_lines
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError, WorkError
 
 datasets = pytest.importorskip("datasets")
@@ -108,6 +109,24 @@ def test_json_lines_with_a_column_for_each_language(tmp_path: Path) -> None:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows(2, flat=True)), encoding="utf-8")
     corpus = hub_corpus(tmp_path / "flat", tmp_path / "cache", column=None, test={})
     assert list(corpus.training_pairs()) == [("A red car.", "Une voiture rouge."), ("two lines", "deux lignes")]
+
+
+@pytest.mark.case
+def test_the_tokenizer_is_that_of_the_same_text_in_files(folder: Path, tmp_path: Path) -> None:
+    corpus = hub_corpus(folder, tmp_path / "cache")
+    lines = [[pair[side] for pair in corpus.training_pairs()] for side in (0, 1)]
+    for language, side in zip(("en", "fr"), lines, strict=True):
+        for split in ("train", "valid"):
+            (tmp_path / f"{split}.{language}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    pairs = {split: [FilePair(f"{split}.en", f"{split}.fr")] for split in ("train", "valid")}
+    files = prepare_corpus(FilesData("files", "x", dir=str(tmp_path), **pairs), pytest.fail)
+    identities = {
+        Tokenizer.train(
+            TokenizerConfig(vocab_size=90), each.training_pairs(), tmp_path / "t", lambda line: None
+        ).identity
+        for each in (corpus, files)
+    }
+    assert len(identities) == 1
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import TokenizerConfig
-from nmt.data.corpus import LINE_BREAKS
-from nmt.data.tokenizer import BOS, EOS, MAX_SENTENCE_BYTES, PAD, UNKNOWN, Tokenizer, _in_background
+from nmt.data.tokenizer import BOS, CONTROLS, EOS, MAX_SENTENCE_BYTES, PAD, UNKNOWN, Tokenizer, _in_background
 from nmt.errors import RequestError
 
 WORDS = (
@@ -244,17 +243,17 @@ def test_any_text_comes_back_as_one_line(tokenizer: Tokenizer, with_bytes: Token
 @settings(deadline=None)
 def test_any_ids_make_one_line(with_bytes: Tokenizer, ids: list[int]) -> None:
     decoded = with_bytes.decode([id_ % with_bytes.target_size for id_ in ids])
-    assert not LINE_BREAKS.search(decoded)
+    assert not CONTROLS.search(decoded)
     assert "<0x" not in decoded
 
 
 @pytest.mark.case
-def test_byte_pieces_are_characters_and_their_line_ends_spaces(with_bytes: Tokenizer) -> None:
+def test_byte_pieces_are_characters_and_their_control_characters_spaces(with_bytes: Tokenizer) -> None:
     assert with_bytes.decode(with_bytes.encode_target(["漢字 pain 😀"])[0]) == "漢字 pain 😀"
     pieces = {piece: id_ for id_, piece in enumerate(with_bytes.target_pieces(range(with_bytes.target_size)))}
     bread = with_bytes.encode_target(["pain"])[0][:-1]
-    for line_break in "\n\r\v\x85\u2028":
-        encoded = [pieces[f"<0x{byte:02X}>"] for byte in line_break.encode()]
+    for control in "\n\r\v\x85\u2028\0\t\x1b\x7f\x9b":
+        encoded = [pieces[f"<0x{byte:02X}>"] for byte in control.encode()]
         assert with_bytes.decode([*bread, *encoded, *bread]) == "pain pain"
 
 

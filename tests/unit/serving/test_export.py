@@ -111,6 +111,7 @@ def assert_same(
         count = 1 if any(len(t.tokens) >= limit for t in right) else len(right)
         assert [t.tokens for t in left[:count]] == [t.tokens for t in right[:count]]
         assert [t.text for t in left[:count]] == [t.text for t in right[:count]]
+        assert [t.cut for t in left[:count]] == [t.cut for t in right[:count]]
         assert [t.score for t in left[:count]] == pytest.approx([t.score for t in right[:count]], abs=2e-4)
 
 

@@ -49,7 +49,8 @@ def validator(translator: Translator) -> Validate:
 
 @pytest.fixture
 def untidy(corpus_folder: Path, tmp_path: Path) -> Path:
-    """A corpus whose validation set has a blank source, a blank reference, decomposed accents and a duplicate."""
+    """A validation set with a blank source, one of nothing the tokenizer knows, a blank reference, decomposed accents
+    and a duplicate."""
     for side in ("en", "fr"):
         (tmp_path / f"train.{side}").symlink_to(corpus_folder / f"train.{side}")
     sources = [
@@ -57,6 +58,7 @@ def untidy(corpus_folder: Path, tmp_path: Path) -> Path:
         "",
         "The dog likes the summer.",
         "A girl hears a bird.",
+        "\x01",
         "The cat sees a horse.",
     ]
     targets = [
@@ -64,6 +66,7 @@ def untidy(corpus_folder: Path, tmp_path: Path) -> Path:
         "Un chat.",
         unicodedata.normalize("NFD", "Le chien aime l'été."),
         "",
+        "Une ligne.",
         "Le chien.",
     ]
     (tmp_path / "valid.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
@@ -116,13 +119,13 @@ def test_batches_do_not_matter(validator: Validate, translator: Translator) -> N
 def test_nothing_is_left_out_and_references_are_untouched(
     untidy: Path, validator: Validate, translator: Translator
 ) -> None:
-    validate = validator(untidy, samples=5)
-    assert len(validate.sources) == 5
+    validate = validator(untidy, samples=6)
+    assert len(validate.sources) == 6
     assert validate.references == (untidy / "valid.fr").read_text(encoding="utf-8").split("\n")[:-1]
     assert validate.references[2] != unicodedata.normalize("NFC", validate.references[2])
     found = validate(translator.model, CPU)
     hypotheses = [translation.text for translation in translator.translate(validate.sources, beam_size=1)]
-    assert hypotheses[1] == ""
+    assert hypotheses[1] == hypotheses[4] == ""
     assert found.metrics["bleu"] == corpus_scores(hypotheses, validate.references).bleu
     assert len(found.samples) == 4, "a blank source is no sample"
 

@@ -11,13 +11,16 @@ import contextlib
 import difflib
 import io
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
 from nmt.config import MOST_HYPOTHESES, TrainConfig
 from nmt.errors import RequestError, WorkError
+from nmt.launch import Launch
 from nmt.training.interruption import Interrupted, Terminated, sigterm_raised
 
 OVERVIEW = """\
@@ -43,6 +46,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         _ensure_utf8_mode()
         argv = sys.argv[1:]
     _set_streams()
+    follows = list(argv[:1]) == ["train"] and Launch.from_environment().rank > 0
+    if follows and os.environ.get("NMT_TRACEBACK") != "1":  # of several processes of a training, the first speaks
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
+    status = _status(argv)
+    if follows and status:
+        _leave_after_the_first()
+    return status
+
+
+def _status(argv: Sequence[str]) -> int:
     try:
         with sigterm_raised():
             status = _dispatch(list(argv))
@@ -63,6 +76,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError):
             _discard_output()
         return tell(error)
+
+
+def _leave_after_the_first() -> None:
+    """torchrun ends all processes as soon as one has failed; by then the first one shall have said why."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    time.sleep(1)
 
 
 def tell(error: Exception) -> int:

@@ -328,6 +328,11 @@ class TrainerConfig:
         "auto is bfloat16 on a GPU that computes with it, float32 elsewhere; bfloat16 also speeds up a CPU that has it",
         choices=("auto", "float32", "bfloat16"),
     )
+    sharding: str = key(
+        "none",
+        "several processes (torchrun): each keeps all of weights, averages and optimizer state, or its share of them",
+        choices=("none", "full"),
+    )
     threads: int | None = key(None, "CPU threads; null: PyTorch's choice", at_least=1, at_most=1024)
     clip_norm: float | None = key(1.0, "greatest gradient norm; null: no clipping", above=0)
     ema_decay: float = key(

@@ -8,18 +8,26 @@ from typing import Any
 import torch
 
 from nmt.errors import RequestError
+from nmt.launch import Launch
 
 
-def choose_device(name: str) -> torch.device:
-    """`auto` is a GPU where PyTorch sees one.
+def choose_device(name: str, launch: Launch | None = None) -> torch.device:
+    """`auto` is a GPU where PyTorch sees one; each of several processes on a machine has one of its own.
 
     Raises:
-        RequestError: `cuda` where there is none.
+        RequestError: `cuda` where there is none, or fewer GPUs than processes.
     """
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise RequestError("device=cuda, but PyTorch sees no GPU here; allowed are auto and cpu")
-    return torch.device("cuda" if name != "cpu" and available else "cpu")
+    if name == "cpu" or not available:
+        return torch.device("cpu")
+    if launch is None or launch.size == 1:
+        return torch.device("cuda")
+    if launch.local_size > (count := torch.cuda.device_count()):
+        raise RequestError(f"{launch.local_size} processes for {count} GPUs: lower torchrun's --nproc-per-node")
+    torch.cuda.set_device(launch.local_rank)
+    return torch.device("cuda", launch.local_rank)
 
 
 def slow_precision(precision: str, device: torch.device) -> str | None:

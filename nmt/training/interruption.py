@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
+from nmt.errors import WorkError
+
 
 class Interrupted(Exception):
     """Training was stopped by a signal after its state was saved; the exit status is 128 + `signal_number`."""
@@ -22,8 +24,19 @@ class Interrupted(Exception):
         self.signal_number = signal_number
 
 
+class Stopped(Exception):
+    """Raised in the middle of a validation when the run has been asked to stop."""
+
+
+class ProcessLost(WorkError):
+    """One of several processes that train together has died; torchrun then sends SIGTERM to those that are left."""
+
+
 class Interruption:
-    """While entered, the first SIGINT or SIGTERM is only noted; a second SIGINT interrupts at once."""
+    """While entered, the first SIGINT or SIGTERM is only noted; a second SIGINT interrupts at once.
+
+    Left because another process has died, it goes on noting: this one ends by itself, and shall have said why.
+    """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -39,6 +52,8 @@ class Interruption:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, ProcessLost):
+            return
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 

@@ -7,6 +7,7 @@ stderr is a terminal it carries a progress bar; elsewhere plain lines without co
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -225,6 +226,20 @@ class Monitor:
         if self._best is None or self._last_bleu is None:
             return []
         return [f"BLEU {self._last_bleu:.2f}", f"best {self._best[0]:.2f}"]
+
+
+class SilentMonitor(Monitor):
+    """What the other processes of a run speak to, where the first one records for all."""
+
+    def __init__(self) -> None:
+        self._best = self._last_bleu = self._last_counts = self._file = self._board = None
+        self._console = Console(io.StringIO())
+
+    def _record(self, *_: object) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        """Says nothing."""
 
 
 def budget_progress(

@@ -96,8 +96,8 @@ class WeightAverage:
     Early on the decay is (1 + step) / (10 + step), so that the average forgets the random start.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.parameters: list[Tensor] = list(model.parameters())
+    def __init__(self, parameters: Iterable[Tensor], decay: float) -> None:
+        self.parameters = list(parameters)
         self.decay = decay
         self.averages = [parameter.detach().clone() for parameter in self.parameters]
 

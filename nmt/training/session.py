@@ -23,10 +23,12 @@ from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.scoring import provenance, read_results, score_sets, versions
 from nmt.files import cause_of, sha256_of
+from nmt.launch import Launch
 from nmt.models.registry import build_model
 from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
 from nmt.training.device import choose_device, slow_precision
-from nmt.training.monitor import Monitor
+from nmt.training.distributed import Processes, joined
+from nmt.training.monitor import Monitor, SilentMonitor
 from nmt.training.store import RunStore, require_own_files
 from nmt.training.trainer import Progress, Trainer, mixed_seed
 from nmt.training.validation import Validator
@@ -41,55 +43,71 @@ def train(config: TrainConfig) -> None:
         RequestError, WorkError: in one line, what is wrong with the request, the data or the machine.
         Interrupted: after a signal, with the state saved.
     """
-    device = choose_device(config.trainer.device)
-    corpus = prepare_corpus(config.data, say)  # before anything is made: a wrong data.dir leaves no run behind
-    try:
-        run = Path(config.run.dir).expanduser()
-        run.mkdir(parents=True, exist_ok=True)
-    except RuntimeError as error:
-        raise RequestError(f"run.dir={config.run.dir}: no home directory") from error
-    except OSError as error:
-        raise WorkError(f"run.dir={config.run.dir} cannot be made: {cause_of(error)}") from error
-    with only_one(run):
-        _train(config, run, corpus, device)
+    launch = Launch.from_environment()
+    device = choose_device(config.trainer.device, launch)
+    with joined(launch, device) as processes, contextlib.ExitStack() as held:
+        # Before anything is made: a wrong data.dir leaves no run behind.
+        corpus = processes.in_turn(lambda: prepare_corpus(config.data, say))
+        # The first process's folder is everybody's: its name may be the time, which is not the same in all.
+        run = processes.from_first(lambda: made_directory(config.run.dir))
+        with processes.together():
+            if processes.first:
+                held.enter_context(only_one(run))
+                require_own_files(run)
+            require_same_config(config, run)
+        _train(config, run, corpus, device, processes)
 
 
-def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device) -> None:
-    require_own_files(run)
-    require_same_config(config, run)
+def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device, processes: Processes) -> None:
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
-    facts: dict[str, Any] = {"data": corpus_identity(corpus), "versions": versions()}
+    facts: dict[str, Any] = {
+        "data": processes.from_first(lambda: corpus_identity(corpus)),
+        "versions": versions(),
+    }
     store = RunStore(run, facts, config.trainer.keep_last)
-    checkpoint = store.latest(say)
-    if checkpoint is not None:
-        require_same_data(checkpoint, facts["data"], run)
-    tokenizer = prepare_tokenizer(config, corpus, run, checkpoint)
-    encoded = encode_corpus(corpus, tokenizer, config, say)
-    torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
-    model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
-    facts["parameters"] = model.parameter_count()
-    state: dict[str, Any] = {}
-    if checkpoint is not None:
-        state = training_state_of(checkpoint)
-        load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
-    say(f"{config.model.name}: {facts['parameters']:,} parameters, on {device.type}, seed {config.trainer.seed}")
-    if warning := slow_precision(config.trainer.precision, device):
-        say(warning)
-    say(end_in_words(config.trainer))
-    validator = Validator(corpus, tokenizer, config, say)
-    # Not before all that may be refused: what is there must stay usable.
-    save_config(config, run / CONFIG_FILE)
-    store.tidy()
-    resumed, validated = (checkpoint.step, checkpoint.meta["validated_step"]) if checkpoint else (0, 0)
-    with Monitor(run, resumed, validated_step=validated) as monitor:
-        monitor.configuration((run / CONFIG_FILE).read_text(encoding="utf-8"))
-        trainer = Trainer(config, model, tokenizer, encoded, validator, store, monitor, device)
+    checkpoint = processes.from_first(lambda: store.latest(say))
+    with processes.together():
+        if checkpoint is not None:
+            require_same_data(checkpoint, facts["data"], run)
+    tokenizer = processes.from_first(lambda: prepare_tokenizer(config, corpus, run, checkpoint))
+    encoded = processes.in_turn(lambda: encode_corpus(corpus, tokenizer, config, say))
+    with contextlib.ExitStack() as held:
+        with processes.together():
+            torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
+            model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
+            facts["parameters"] = model.parameter_count()
+            state: dict[str, Any] = {}
+            if checkpoint is not None:
+                state = training_state_of(checkpoint)
+                load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
+            place = device.type if processes.size == 1 else f"{processes.size} processes, {device.type}"
+            say(f"{config.model.name}: {facts['parameters']:,} parameters, on {place}, seed {config.trainer.seed}")
+            if warning := slow_precision(config.trainer.precision, device):
+                say(warning)
+            say(end_in_words(config.trainer))
+            validator = Validator(corpus, tokenizer, config, say, processes)
+            # What follows changes the folder, so it comes after all that may be refused.
+            monitor = held.enter_context(_monitor(config, run, checkpoint) if processes.first else SilentMonitor())
+            if processes.first:
+                store.tidy()
+        trainer = Trainer(config, model, tokenizer, encoded, validator, store, monitor, device, processes)
         if checkpoint is not None:
             restore(trainer, checkpoint, state)
             say(f"continuing {run} at step {checkpoint.step}")
         trainer.run()
-        score_best(run, corpus, monitor)
+        with processes.together():
+            if processes.first:
+                score_best(run, corpus, monitor)
+
+
+def _monitor(config: TrainConfig, run: Path, checkpoint: Checkpoint | None) -> Monitor:
+    """The record of the run, and with it its resolved config."""
+    save_config(config, run / CONFIG_FILE)
+    resumed, validated = (checkpoint.step, checkpoint.meta["validated_step"]) if checkpoint else (0, 0)
+    monitor = Monitor(run, resumed, validated_step=validated)
+    monitor.configuration((run / CONFIG_FILE).read_text(encoding="utf-8"))
+    return monitor
 
 
 def end_in_words(trainer: TrainerConfig) -> str:
@@ -192,6 +210,7 @@ FREE_KEYS = (
     "trainer.max_minutes",
     "trainer.patience",
     "trainer.device",
+    "trainer.sharding",
     "trainer.threads",
     "trainer.log_every",
     "trainer.save_every",
@@ -218,6 +237,22 @@ def differences(before: TrainConfig, after: TrainConfig) -> list[str]:
         return [path] if left != right else []
 
     return compare(dataclasses.asdict(before), dataclasses.asdict(after), "")
+
+
+def made_directory(name: str) -> Path:
+    """The run directory, made where it is missing.
+
+    Raises:
+        RequestError, WorkError: it cannot be made.
+    """
+    try:
+        run = Path(name).expanduser()
+        run.mkdir(parents=True, exist_ok=True)
+    except RuntimeError as error:
+        raise RequestError(f"run.dir={name}: no home directory") from error
+    except OSError as error:
+        raise WorkError(f"run.dir={name} cannot be made: {cause_of(error)}") from error
+    return run
 
 
 def prepare_tokenizer(config: TrainConfig, corpus: Corpus, run: Path, checkpoint: Checkpoint | None) -> Tokenizer:

@@ -1,15 +1,15 @@
 """The training loop: `Trainer.run` is the order in which things happen.
 
 Exactness shapes it. Which pairs are in which batch is a function of (seed, epoch), the learning rate of the step, and
-all other chance of (seed, step): each step seeds PyTorch's generators anew. So the state that a continuation needs is
-small, and a run that was interrupted, wherever, goes on to the same numbers as one that was not.
+all other chance of (seed, step, batch): each batch seeds PyTorch's generators anew. So the state that a continuation
+needs is small, and a run that was interrupted, wherever, goes on to the same numbers as one that was not. Several
+processes run this same loop, each with its share of every step's batches and of every validation.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,12 +24,13 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import WorkError
 from nmt.models.base import TranslationModel
 from nmt.training.device import autocast, is_out_of_memory
-from nmt.training.interruption import Interrupted, Interruption
+from nmt.training.distributed import ALONE, Processes, replicas
+from nmt.training.interruption import Interrupted, Interruption, Stopped
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.monitor import Monitor, budget_progress
 from nmt.training.optim import WeightAverage, build_optimizer, build_schedule
 from nmt.training.store import RunStore
-from nmt.training.validation import Stopped, Validator
+from nmt.training.validation import Validator
 
 
 @dataclass
@@ -60,29 +61,28 @@ class Window:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(4, device=device)  # loss, cross-entropy, correct, gradient norm
-        self.tokens = self.positions = self.steps = 0
+        self.sums = torch.zeros(5, device=device)  # loss, cross-entropy, correct, positions, gradient norm
+        self.tokens = self.steps = 0
         self.began = time.perf_counter()
 
     def state(self) -> dict[str, Any]:
-        counts = {"tokens": self.tokens, "positions": self.positions, "steps": self.steps}
-        return {"sums": self.sums.tolist(), **counts, "seconds": time.perf_counter() - self.began}
+        seconds = time.perf_counter() - self.began
+        return {"sums": self.sums.tolist(), "tokens": self.tokens, "steps": self.steps, "seconds": seconds}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over what `state` gave."""
         self.sums.copy_(torch.tensor(state["sums"]))
-        self.tokens, self.positions, self.steps = state["tokens"], state["positions"], state["steps"]
+        self.tokens, self.steps = state["tokens"], state["steps"]
         self.began = time.perf_counter() - state["seconds"]
 
     def add(self, step: Window) -> None:
         """Takes in what has been summed over one step."""
         self.sums += step.sums
         self.tokens += step.tokens
-        self.positions += step.positions
         self.steps += 1
 
     def metrics(self, lr: float, skipped: int = 0) -> dict[str, float]:
-        loss, cross_entropy, correct, norm = self.sums.tolist() if self.steps else [math.nan] * 4
+        loss, cross_entropy, correct, positions, norm = self.sums.tolist() if self.steps else [math.nan] * 5
         tokens = max(1, self.tokens)
         return {
             "steps": self.steps,
@@ -92,7 +92,7 @@ class Window:
             "gradient_norm": norm / max(1, self.steps),
             "lr": lr,
             "target_tokens_per_s": self.tokens / (time.perf_counter() - self.began),
-            "padding_share": 1 - self.tokens / max(1, self.positions),
+            "padding_share": 1 - self.tokens / max(1, positions),
             **({"skipped": skipped} if skipped else {}),
         }
 
@@ -110,6 +110,7 @@ class Trainer:
         store: RunStore,
         monitor: Monitor,
         device: torch.device,
+        processes: Processes = ALONE,
     ) -> None:
         self.config = config
         self.model = model
@@ -119,13 +120,16 @@ class Trainer:
         self.store = store
         self.monitor = monitor
         self.device = device
+        self.processes = processes
+        self.replicas = replicas(model, processes, config.trainer.sharding)
         self.optimizer = build_optimizer(config.optimizer, model)
         self.schedule = build_schedule(config.schedule, config.trainer.max_steps)
         decay = config.trainer.ema_decay
-        self.average = WeightAverage(model, decay) if decay else None
+        self.average = WeightAverage(map(self.replicas.kept, model.parameters()), decay) if decay else None
         self.progress = Progress()
         self.window = Window(device)
         self.interruption = Interruption()
+        self._signal: int | None = None
         self._saved_step = -1
         self.plan: list[NDArray[np.int64]] = []
         self.epoch_corpus = corpus
@@ -141,16 +145,18 @@ class Trainer:
         with self.interruption:
             self._clock = time.perf_counter()
             while True:
-                finished = self._finished()
-                if self._validation_due(finished) and not self._stopping():
-                    self._validate()
-                    self.window = Window(self.device)  # so that saving takes none of the next line's time
+                self._agree()
                 if self._stopping():
                     self._save()
-                    raise Interrupted(self.interruption.received or 0, f"stopped at step {self.progress.step}, saved")
-                if self._finished():  # asked again: the validation may have been the last that patience allows
+                    raise Interrupted(self._signal or 0, f"stopped at step {self.progress.step}, saved")
+                finished = self._finished()
+                if self._validation_due(finished):
+                    self._validate()
+                    self.window = Window(self.device)  # so that saving takes none of the next line's time
+                    continue  # it may have been the last that patience allows
+                if finished:
                     return
-                lr = self._step(self.window)
+                lr = self._step()
                 self._tick()
                 if self.progress.step % self.config.trainer.log_every == 0:
                     metrics = self.window.metrics(lr, self.progress.skipped)
@@ -163,37 +169,42 @@ class Trainer:
 
     # One step --------------------------------------------------------------------------------------------------
 
-    def _step(self, window: Window) -> float:
+    def _step(self) -> float:
         """Forward, backward and update over `batch.accumulate` batches; returns the learning rate."""
         progress, trainer = self.progress, self.config.trainer
         step = progress.step + 1
         lr = self.config.optimizer.lr * self.schedule(step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        batches = list(self._next_batches())
-        tokens = sum(batch.target_tokens for batch in batches)
         taken = Window(self.device)
-        for number, batch in enumerate(batches):
-            torch.manual_seed(mixed_seed(trainer.seed, step, number))
-            self._accumulate(batch, tokens, taken)
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.model.parameters(), trainer.clip_norm if trainer.clip_norm is not None else torch.inf
+        with self.replicas.summed_gradients():
+            batches = self._next_batches()
+            taken.tokens = sum(int(self.epoch_corpus.target.lengths[indices].sum()) for indices in batches)
+            for piece in self.processes.share(batches, self.config.batch.accumulate):
+                torch.manual_seed(mixed_seed(trainer.seed, step, *piece.key))
+                self._accumulate(self._batch(piece.indices), taken)
+        self.processes.sum([taken.sums])
+        norm = self.replicas.whole(
+            torch.nn.utils.clip_grad_norm_(
+                self.model.parameters(), trainer.clip_norm if trainer.clip_norm is not None else torch.inf
+            )
         )
-        taken.sums[3] = norm
+        taken.sums[4] = norm
         if torch.isfinite(taken.sums).all():  # asked once, since asking waits for the device
             self.optimizer.step()
             progress.skipped_in_a_row = 0
-            window.add(taken)
+            self.window.add(taken)
         else:
-            self._skip(step)
+            with self.processes.together():
+                self._skip(step)
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.update(step)
         progress.step = step
-        progress.tokens += tokens
+        progress.tokens += taken.tokens
         return lr
 
-    def _accumulate(self, batch: Batch, tokens: int, window: Window) -> None:
+    def _accumulate(self, batch: Batch, taken: Window) -> None:
         """Adds a batch's gradient, normalised by the tokens of the whole step, not by those of the batch."""
         try:
             on_device = batch.to(self.device)
@@ -202,7 +213,7 @@ class Trainer:
             sums = label_smoothed_loss(
                 hidden_BTD, self.model.output, on_device.target_output_BT, self.config.loss.label_smoothing
             )
-            (sums.loss / tokens).backward()
+            (sums.loss / taken.tokens).backward()
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -211,9 +222,8 @@ class Trainer:
                 f"out of memory with a batch of {rows} pairs of up to {max(width, batch.source_BS.shape[1])} pieces: "
                 f"lower batch.tokens={self.config.batch.tokens} and raise batch.accumulate instead"
             ) from error
-        window.sums[:3] += torch.stack((sums.loss.detach(), sums.cross_entropy, sums.correct))
-        window.tokens += batch.target_tokens
-        window.positions += batch.target_output_BT.numel()
+        taken.sums[:3] += torch.stack((sums.loss.detach(), sums.cross_entropy, sums.correct))
+        taken.sums[3] += batch.target_output_BT.numel()
 
     def _skip(self, step: int) -> None:
         """Leaves the weights as they are; gives up after too many such steps in a row."""
@@ -241,17 +251,19 @@ class Trainer:
             share = padding_share(self.plan, *lengths)
             self.monitor.message(f"{len(self.plan)} batches an epoch, {share:.1%} padding")
 
-    def _next_batches(self) -> Iterator[Batch]:
-        """The batches of one step, all of one epoch; the last step of an epoch may have fewer."""
+    def _next_batches(self) -> list[NDArray[np.int64]]:
+        """The pairs of each batch of one step, all of one epoch; the last step of an epoch may have fewer batches."""
         progress = self.progress
         if progress.batch >= len(self.plan):
             progress.epoch, progress.batch = progress.epoch + 1, 0
             self._plan_epoch()
         chosen = self.plan[progress.batch : progress.batch + self.config.batch.accumulate]
         progress.batch += len(chosen)
-        for indices in chosen:
-            source, target = self.epoch_corpus.source, self.epoch_corpus.target
-            yield make_batch([source[i] for i in indices], [target[i] for i in indices])
+        return chosen
+
+    def _batch(self, indices: NDArray[np.int64]) -> Batch:
+        source, target = self.epoch_corpus.source, self.epoch_corpus.target
+        return make_batch([source[i] for i in indices], [target[i] for i in indices])
 
     # Budget ----------------------------------------------------------------------------------------------------
 
@@ -286,8 +298,13 @@ class Trainer:
             trainer.max_minutes,
         )
 
+    def _agree(self) -> None:
+        """From here on all processes know the same time and signal, and decide the same."""
+        self._tick()
+        self.progress.seconds, self._signal = self.processes.agree(self.progress.seconds, self.interruption.received)
+
     def _stopping(self) -> bool:
-        return self.interruption.received is not None
+        return self._signal is not None
 
     # Validation and saving -------------------------------------------------------------------------------------
 
@@ -299,8 +316,8 @@ class Trainer:
         """Validates the averaged weights, records the scores, and saves; interrupted, it is made up for on resuming."""
         progress = self.progress
         try:
-            with Averaged(self.average):
-                found = self.validator(self.model, self.device, self._stopping)
+            with Averaged(self.average), self.replicas.whole_model():
+                found = self.validator(self.model, self.device, lambda: self.interruption.received is not None)
         except Stopped:
             return
         self._tick()
@@ -321,20 +338,26 @@ class Trainer:
         self._tick()
         self._saved_step = self.progress.step
         with Averaged(self.average):
-            weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+            weights = {name: weight.clone() for name, weight in self._weights().items()}
         if not all(weight.isfinite().all() for weight in weights.values()):
             raise WorkError(f"the weights are not finite after step {self.progress.step}: lower optimizer.lr")
-        self.store.save(self.config, self.tokenizer, weights, self.state(), asdict(self.progress), metrics, best)
+        state = self.state()
+        with self.processes.together():
+            if self.processes.first:
+                self.store.save(self.config, self.tokenizer, weights, state, asdict(self.progress), metrics, best)
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {name: self.replicas.whole(parameter) for name, parameter in self.model.named_parameters()}
 
     def state(self) -> dict[str, Any]:
-        """What an exact continuation needs; plain enough for `weights_only` loading."""
+        """What an exact continuation needs, by any number of processes; plain enough for `weights_only` loading."""
         state: dict[str, Any] = {
             "progress": asdict(self.progress),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.replicas.optimizer_state(self.optimizer),
             "window": self.window.state(),
         }
         if self.average is not None:  # then the checkpoint's weights are the averages, and these the raw ones
-            state["weights"] = {name: p.detach() for name, p in self.model.named_parameters()}
+            state["weights"] = self._weights()
         return state
 
     def restore(self, weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
@@ -343,13 +366,11 @@ class Trainer:
         self._saved_step = self.progress.step
         if "window" in state:  # older checkpoints have none
             self.window.restore(state["window"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.replicas.load_optimizer(self.optimizer, state["optimizer"])
         if self.average is not None:
-            names = [name for name, _ in self.model.named_parameters()]
-            with torch.no_grad():
-                for name, parameter, average in zip(names, self.average.parameters, self.average.averages, strict=True):
-                    average.copy_(weights[name])
-                    parameter.copy_(state["weights"][name])
+            for (name, parameter), average in zip(self.model.named_parameters(), self.average.averages, strict=True):
+                average.copy_(self.replicas.share(weights[name], parameter))
+                self.replicas.kept(parameter).copy_(self.replicas.share(state["weights"][name], parameter))
 
 
 class Averaged:
@@ -367,6 +388,6 @@ class Averaged:
             self.average.swap()
 
 
-def mixed_seed(seed: int, step: int, number: int) -> int:
-    """A generator seed of its own for each batch of each step."""
-    return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0])
+def mixed_seed(*numbers: int) -> int:
+    """A generator seed of its own for each (seed, step, batch)."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

@@ -22,12 +22,9 @@ from nmt.evaluation.alignment import Alignment
 from nmt.evaluation.metrics import corpus_scores
 from nmt.models.base import TranslationModel
 from nmt.training.device import autocast
+from nmt.training.distributed import ALONE, Processes
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.monitor import Sample
-
-
-class Stopped(Exception):
-    """Raised in the middle of a validation when the run has been asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,14 @@ class Validation:
 class Validator:
     """The validation set, read and encoded once."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig, report: Report) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        config: TrainConfig,
+        report: Report,
+        processes: Processes = ALONE,
+    ) -> None:
         limit = config.validation.sentences
         pairs = [pair for files in corpus.valid for pair in files][:limit]
         self.sources = [source for source, _ in pairs]
@@ -56,14 +60,15 @@ class Validator:
         self.tokenizer = tokenizer
         self.config = config
         self.target_language = corpus.target_language
+        self.processes = processes
 
     def __call__(
         self, model: TranslationModel, device: torch.device, should_stop: Callable[[], bool] = lambda: False
     ) -> Validation:
-        """Validates a model, which is in evaluation mode meanwhile.
+        """Validates a model, which is in evaluation mode meanwhile. Each process does a share, all get the whole.
 
         Raises:
-            Stopped: when `should_stop` says so between two batches.
+            Stopped: when `should_stop` says so between two batches, in any of the processes.
             WorkError: the loss is not finite.
         """
         began = time.perf_counter()
@@ -78,10 +83,15 @@ class Validator:
             )
             translator = Translator(model, self.tokenizer, search, device)
             hypotheses = self._translate(translator, should_stop)
-            shown = self.asked[: self.config.validation.samples]
-            aligned = translator.translate([self.sources[i] for i in shown], alignments=True) if model.attends else []
+            return self.processes.from_first(lambda: self._measured(translator, loss, hypotheses, began))
         finally:
             model.train(was_training)
+
+    def _measured(self, translator: Translator, loss: float, hypotheses: list[str], began: float) -> Validation:
+        shown = self.asked[: self.config.validation.samples]
+        aligned = (
+            translator.translate([self.sources[i] for i in shown], alignments=True) if translator.model.attends else []
+        )
         scores = corpus_scores(hypotheses, self.references, target_language=self.target_language)
         metrics = {
             "bleu": scores.bleu,
@@ -96,29 +106,34 @@ class Validator:
         return Validation(metrics, samples, alignments, scores.statistics.warnings)
 
     def _translate(self, translator: Translator, should_stop: Callable[[], bool]) -> list[str]:
-        hypotheses = ["" for _ in self.sources]
         sources = [self.encoded.source[i].tolist() for i in self.asked]
-        for places, found in translator.search_ids(sources, translator.search):
-            if should_stop():
-                raise Stopped
-            for place, best in zip(places, found, strict=True):
-                hypotheses[self.asked[place]] = self.tokenizer.decode(best[0].tokens)
+        search = translator.search
+
+        def translated(places: list[int]) -> list[str]:
+            found = ["" for _ in places]
+            for inside, hypotheses in translator.search_ids([sources[i] for i in places], search):
+                for place, best in zip(inside, hypotheses, strict=True):
+                    found[place] = self.tokenizer.decode(best[0].tokens)
+            return found
+
+        batches = list(length_batches([len(source) for source in sources], search.batch_tokens // search.beam_size))
+        hypotheses = ["" for _ in self.sources]
+        for places, found in zip(batches, self.processes.spread(batches, translated, should_stop), strict=True):
+            for place, text in zip(places, found, strict=True):
+                hypotheses[self.asked[place]] = text
         return hypotheses
 
     @torch.inference_mode()
     def _loss(self, model: TranslationModel, device: torch.device, should_stop: Callable[[], bool]) -> float:
         """Mean cross-entropy a target token, without label smoothing."""
         source, target = self.encoded.source, self.encoded.target
-        lengths = np.maximum(source.lengths, target.lengths).tolist()
-        total = torch.zeros((), dtype=torch.float64)
-        tokens = 0
-        for places in length_batches(lengths, self.config.batch.tokens):
-            if should_stop():
-                raise Stopped
+
+        def cross_entropy(places: list[int]) -> float:
             batch = make_batch([source[i] for i in places], [target[i] for i in places]).to(device)
             with autocast(self.config.trainer.precision, device):
                 hidden_BTD = model(batch)
-            sums = label_smoothed_loss(hidden_BTD, model.output, batch.target_output_BT, 0.0)
-            total += sums.cross_entropy.cpu()
-            tokens += batch.target_tokens
-        return float(total) / max(1, tokens)
+            return label_smoothed_loss(hidden_BTD, model.output, batch.target_output_BT, 0.0).cross_entropy.item()
+
+        batches = list(length_batches(np.maximum(source.lengths, target.lengths).tolist(), self.config.batch.tokens))
+        total = sum(self.processes.spread(batches, cross_entropy, should_stop))
+        return total / max(1, int(target.lengths.sum()))

@@ -111,9 +111,8 @@ class TrainingSubject:
         """Steps over these batches, from the start of the run; nothing but the weights stays changed."""
         trainer = self.trainer
         trainer.progress, trainer.plan = Progress(), batches
-        window = Window(self.device)
         while trainer.progress.batch < len(batches):
-            trainer._step(window)
+            trainer._step()
 
     def _heaviest(self) -> list[NDArray[np.int64]]:
         """The batch with most positions, and the one whose attention is largest."""
@@ -135,12 +134,12 @@ class StepByStepTrainer(Trainer):
         super().__init__(*arguments)
         self.plain = step_by_step(self.model)
 
-    def _accumulate(self, batch: Batch, tokens: int, window: Window) -> None:
+    def _accumulate(self, batch: Batch, taken: Window) -> None:
         on_device = batch.to(self.device)
         with autocast(self.config.trainer.precision, self.device):
             loss = self.plain.loss(on_device, self.config.loss.label_smoothing)
-        (loss / tokens).backward()
-        window.sums[0] += loss.detach()
+        (loss / taken.tokens).backward()
+        taken.sums[0] += loss.detach()
 
 
 class Workshop:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from nmt.training.interruption import Interruption, Terminated, sigterm_raised
+from nmt.training.interruption import Interruption, ProcessLost, Terminated, sigterm_raised
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -83,3 +83,16 @@ def test_a_handler_of_somebody_elses_stays() -> None:
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_left_for_a_lost_process_it_keeps_torchruns_sigterm_from_cutting_the_last_line() -> None:
+    before = [signal.getsignal(each) for each in Interruption.SIGNALS]
+    interruption = Interruption()
+    try:
+        with pytest.raises(ProcessLost), interruption:
+            raise ProcessLost("another has died")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interruption.received == signal.SIGTERM
+    finally:
+        for number, handler in zip(Interruption.SIGNALS, before, strict=True):
+            signal.signal(number, handler)

@@ -163,7 +163,7 @@ def test_the_average_by_hand() -> None:
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     with torch.no_grad():
         model.weight.fill_(1.0)
-    average = WeightAverage(model, decay=0.5)
+    average = WeightAverage(model.parameters(), decay=0.5)
     with torch.no_grad():
         model.weight.fill_(2.0)
     average.update(1)  # decay 2/11, below 0.5
@@ -177,7 +177,7 @@ def test_the_average_by_hand() -> None:
 @pytest.mark.parametrize("name", ["bahdanau", "transformer-post"])
 def test_swapping_twice_is_the_identity_to_the_bit(name: str) -> None:
     model = tiny_model(name, dtype=torch.float32)
-    average = WeightAverage(model, decay=0.9)
+    average = WeightAverage(model.parameters(), decay=0.9)
     for step in range(3):
         with torch.no_grad():
             for parameter in model.parameters():
@@ -197,7 +197,7 @@ def test_swapping_twice_is_the_identity_to_the_bit(name: str) -> None:
 
 def test_a_tied_matrix_is_averaged_and_swapped_once() -> None:
     model = tiny_model("transformer-post", tie_embeddings=True, source_vocabulary=11)
-    average = WeightAverage(model, decay=0.9)
+    average = WeightAverage(model.parameters(), decay=0.9)
     assert len(average.averages) == len(dict(model.named_parameters()))
     before = model.output.weight.detach().clone()
     with torch.no_grad():
@@ -208,7 +208,7 @@ def test_a_tied_matrix_is_averaged_and_swapped_once() -> None:
 
 def test_an_average_of_constant_weights_is_those_weights() -> None:
     model = tiny_model("bahdanau", dtype=torch.float32)
-    average = WeightAverage(model, decay=0.999)
+    average = WeightAverage(model.parameters(), decay=0.999)
     for step in range(1, 50):
         average.update(step)
     assert all(torch.equal(a, p) for a, p in zip(average.averages, model.parameters(), strict=True))

@@ -17,7 +17,8 @@ from nmt.data.corpus import prepare_corpus
 from nmt.data.tokenizer import PAD
 from nmt.decoding.translator import Translator
 from nmt.evaluation.metrics import corpus_scores
-from nmt.training.validation import Stopped, Validator
+from nmt.training.interruption import Stopped
+from nmt.training.validation import Validator
 
 CPU = torch.device("cpu")
 Validate = Callable[..., Validator]

@@ -231,8 +231,9 @@ def _grammar_corpus(config: GrammarData, report: Report) -> Corpus:
         raise RequestError(f"data.source_language={source}, data.target_language={target}: the grammar has en and fr")
     if config.min_words > config.max_words:
         raise RequestError(f"data.min_words={config.min_words} is above data.max_words={config.max_words}")
-    fields = ("seed", "train_pairs", "valid_pairs", "test_pairs", "min_words", "max_words", "source_language")
-    parameters = {name: getattr(config, name) for name in fields} | {"version": grammar.GRAMMAR_VERSION}
+    # Every key that only the grammar has, so that one which is added later cannot be forgotten here.
+    names = {"source_language", *(GrammarData.__dataclass_fields__.keys() - DataConfig.__dataclass_fields__.keys())}
+    parameters = {name: getattr(config, name) for name in names} | {"version": grammar.GRAMMAR_VERSION}
     directory = cache_root(config.cache) / "grammar" / content_key(parameters)
     if not directory.is_dir():
         report(f"generating {config.train_pairs} training pairs with the grammar, seed {config.seed}")

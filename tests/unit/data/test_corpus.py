@@ -341,10 +341,12 @@ def test_the_grammar_is_asked_once_for_each_set_of_parameters(tmp_path: Path, gr
     assert grammar_corpus(tmp_path) == first
     assert grammar_corpus(tmp_path, max_train_pairs=1, name="other").train == first.train
     assert grammar.written == 1
+    for key, value in (("lengths", "even"), ("max_words", 59), ("min_words", 4), ("train_pairs", 3)):
+        assert grammar_corpus(tmp_path, **{key: value}).train != first.train, key
     assert grammar_corpus(tmp_path, seed=2).train != first.train
     grammar.GRAMMAR_VERSION = 2
     assert grammar_corpus(tmp_path).train != first.train
-    assert grammar.written == 3
+    assert grammar.written == 7
 
 
 def test_the_reversed_direction_has_the_reversed_alignment(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python
 """How fast a configuration trains, how near to the machine's limit that is, and where the time and memory go.
 
-    scripts/bench_train.py [OVERRIDES] [--against "OVERRIDES"]… [--step-by-step] [--threads N] [--json F]
+    scripts/bench_train.py [OVERRIDES] [--against "OVERRIDES"]… [--step-by-step] [--unguarded] [--threads N] [--json F]
 
 The overrides are those of `nmt train`. `--against` may come several times: the same configuration but for these
 overrides, measured in turn with the first and given as a ratio to it. `--step-by-step` adds the plain step-by-step
-implementation of a recurrent model as one more. Examples:
+implementation of a recurrent model as one more, `--unguarded` a training loop without this project's guarantees.
+Examples:
 
     scripts/bench_train.py model=transformer_tiny tokenizer.vocab_size=8000 batch.tokens=4096 --threads 2
     scripts/bench_train.py model=luong --against model=bahdanau --against "model.input_feeding=false" --step-by-step
@@ -27,7 +28,15 @@ from typing import Any
 
 from benchmarking import reporting
 from benchmarking.measuring import MatrixProduct, Spread, alternate, ratios
-from benchmarking.training import Round, StepByStepTrainer, TrainingSubject, Workshop, overridden, record
+from benchmarking.training import (
+    Round,
+    StepByStepTrainer,
+    TrainingSubject,
+    UnguardedTrainer,
+    Workshop,
+    overridden,
+    record,
+)
 from nmt.configuration import compose
 from nmt.training.session import say
 
@@ -50,7 +59,7 @@ def main(argv: Sequence[str]) -> None:
     rounds = alternate(turns, options.rounds)
     say("measuring memory and time by part")
     records = [
-        record(subject, found, subject.memory(), subject.parts())
+        record(subject, found, subject.memory(), subject.parts(), subject.saving())
         for subject, found in zip(subjects, rounds, strict=True)
     ]
     first = {**reporting.machine(subjects[0].device, subjects[0].threads), **records[0], "rounds": options.rounds}
@@ -64,6 +73,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         "--against", metavar="OVERRIDES", action="append", default=[], help="compare with these changes"
     )
     parser.add_argument("--step-by-step", action="store_true", help="compare with plain step-by-step implementations")
+    parser.add_argument("--unguarded", action="store_true", help="compare with a loop that guarantees nothing")
     parser.add_argument("--threads", metavar="N", type=reporting.count, help="CPU threads; else trainer.threads")
     parser.add_argument("--steps", metavar="N", type=reporting.count, default=8, help="steps of a round (default: 8)")
     parser.add_argument("--rounds", metavar="N", type=reporting.count, default=5, help="rounds (default: 5)")
@@ -81,6 +91,8 @@ def _subjects(options: argparse.Namespace) -> list[TrainingSubject]:
     if options.step_by_step:
         plain = [entry for entry in configs if entry[1].model.family in ("lstm", "luong", "bahdanau")]
         subjects += [workshop.subject(f"{name}, step by step", config, StepByStepTrainer) for name, config in plain]
+    if options.unguarded:
+        subjects += [workshop.subject(f"{name}, unguarded", config, UnguardedTrainer) for name, config in configs]
     return subjects
 
 
@@ -120,6 +132,7 @@ def text(records: Sequence[dict[str, Any]]) -> str:
         row("memory of a step above idle, MB", megabytes("step_memory_mb")),
         row("peak resident memory, MB", megabytes("peak_rss_mb")),
         row("planning an epoch, s", lambda record: f"{record['plan_seconds']:.2f}"),
+        row("saving, ms, and its share of the time", _saving),
     ]
     parts = dict.fromkeys(part for record in records for part in record["share_by_part"])
     rows += [["", *("" for _ in records)], ["time by part, ms a step (profiled)", *("" for _ in records)]]
@@ -127,6 +140,10 @@ def text(records: Sequence[dict[str, Any]]) -> str:
     legend = [f"{letter}: {record['configuration']}" for letter, record in zip(letters, records, strict=True)]
     note = UNITS.format(rounds=len(records[0]["target_tokens_per_s_rounds"]))
     return "\n".join([*legend, note, "", reporting.table(["", *letters], rows)])
+
+
+def _saving(record: dict[str, Any]) -> str:
+    return f"{1000 * record['save_seconds']:,.0f} {record['save_share']:6.2%}"
 
 
 def _share(part: str, record: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError
 from nmt.models.registry import build_model
 from nmt.training.device import autocast, choose_device
+from nmt.training.loss import label_smoothed_loss
 from nmt.training.monitor import Monitor
 from nmt.training.session import say
 from nmt.training.store import RunStore
@@ -99,6 +101,18 @@ class TrainingSubject:
         found = [memory_of(partial(self._train_on, [batch]), self.device) for batch in self._heaviest()]
         return max((one for one in found if one is not None), key=lambda one: one.above_idle, default=None)
 
+    def saving(self) -> float:
+        """Seconds that a checkpoint takes, flushed to the disk: the median of three."""
+        trainer = self.trainer
+        with tempfile.TemporaryDirectory() as folder:
+            trainer.store = RunStore(Path(folder), {}, 1)
+
+            def save(step: int) -> None:
+                trainer.progress.step, trainer._clock = step, time.perf_counter()
+                trainer._save()
+
+            return statistics.median(seconds(partial(save, step), self.device) for step in (1, 2, 3))
+
     def parts(self) -> dict[str, float]:
         """Seconds of a step by part."""
         torch.set_num_threads(self.threads)
@@ -140,6 +154,36 @@ class StepByStepTrainer(Trainer):
             loss = self.plain.loss(on_device, self.config.loss.label_smoothing)
         (loss / taken.tokens).backward()
         taken.sums[0] += loss.detach()
+
+
+class UnguardedTrainer(Trainer):
+    """A Trainer whose step is a tutorial's: nothing is seeded, looked at, summed for the log or agreed on.
+
+    What the Trainer's step takes beyond this one's is what its guarantees cost, but for the checkpoints.
+    """
+
+    def _step(self) -> float:
+        progress, config = self.progress, self.config
+        lr = config.optimizer.lr * self.schedule(progress.step + 1)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        batches = [self._batch(indices).to(self.device) for indices in self._next_batches()]
+        tokens = sum(batch.target_tokens for batch in batches)
+        for batch in batches:
+            with autocast(config.trainer.precision, self.device):
+                hidden_BTD = self.model(batch)
+            sums = label_smoothed_loss(
+                hidden_BTD, self.model.output, batch.target_output_BT, config.loss.label_smoothing
+            )
+            (sums.loss / tokens).backward()
+        if config.trainer.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.trainer.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        progress.step += 1
+        if self.average is not None:
+            self.average.update(progress.step)
+        return lr
 
 
 class Workshop:
@@ -213,12 +257,13 @@ def _key(override: str) -> str:
 
 
 def record(
-    subject: TrainingSubject, rounds: Sequence[Round], memory: Memory | None, parts: dict[str, float]
+    subject: TrainingSubject, rounds: Sequence[Round], memory: Memory | None, parts: dict[str, float], saving: float
 ) -> dict[str, Any]:
     """What was measured of one configuration, by the names of the JSON."""
     speed = Spread(tuple(subject.tokens / one.seconds for one in rounds))
     peak = Spread(tuple(one.peak for one in rounds))
     fraction = Spread(tuple(subject.operations / one.seconds / one.peak for one in rounds))
+    step_seconds = Spread(tuple(one.seconds / subject.steps for one in rounds)).median
     on_gpu = subject.device.type == "cuda"
     resident = peak_resident() if on_gpu or memory is None else memory.peak
     return {
@@ -239,6 +284,8 @@ def record(
         "fraction_of_peak_rounds": list(fraction.rounds),
         "padding_share": subject.padding_share,
         "plan_seconds": subject.plan_seconds,
+        "save_seconds": saving,
+        "save_share": saving / (saving + step_seconds * subject.config.trainer.save_every),
         "peak_rss_mb": None if resident is None else resident / MEGABYTE,
         "peak_device_mb": memory.peak / MEGABYTE if memory is not None and on_gpu else None,
         "step_memory_mb": None if memory is None else memory.above_idle / MEGABYTE,

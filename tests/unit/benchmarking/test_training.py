@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,19 @@ import pytest
 import torch
 
 from benchmarking.measuring import Memory
-from benchmarking.training import Round, StepByStepTrainer, TrainingSubject, Workshop, overridden, record
+from benchmarking.training import (
+    Round,
+    StepByStepTrainer,
+    TrainingSubject,
+    UnguardedTrainer,
+    Workshop,
+    overridden,
+    record,
+)
 from nmt.configuration import compose
 from nmt.errors import RequestError
 from nmt.training import trainer
+from nmt.training.store import RunStore
 
 Tiny = Callable[[str], list[str]]
 
@@ -95,7 +105,7 @@ def test_memory_is_measured_on_the_largest_batches(
 def test_figures_are_of_true_tokens(subject: Callable[..., TrainingSubject]) -> None:
     one = subject("lstm")
     rounds = [Round(seconds, peak) for seconds, peak in ((2.0, 4e9), (1.0, 2e9), (4.0, 2e9))]
-    found = record(one, rounds, Memory(3 * 10**6, 2 * 10**6), {"data": 1.0, "loss": 3.0})
+    found = record(one, rounds, Memory(3 * 10**6, 2 * 10**6), {"data": 1.0, "loss": 3.0}, saving=5.0)
     assert found["target_tokens_per_s"] == one.tokens / 2.0
     assert found["target_tokens_per_s_rounds"] == [one.tokens / 2.0, one.tokens / 1.0, one.tokens / 4.0]
     fractions = [one.operations / 8e9, one.operations / 2e9, one.operations / 8e9]
@@ -104,6 +114,7 @@ def test_figures_are_of_true_tokens(subject: Callable[..., TrainingSubject]) -> 
     assert found["operations_per_token"] * one.tokens == pytest.approx(one.operations)
     assert (found["peak_rss_mb"], found["step_memory_mb"], found["peak_device_mb"]) == (3.0, 2.0, None)
     assert found["share_by_part"] == {"data": 0.25, "loss": 0.75}
+    assert found["save_share"] == pytest.approx(5.0 / (5.0 + 1000 * 2.0 / one.steps))
 
 
 @pytest.mark.parametrize("family", ["lstm", "bahdanau", "luong"])
@@ -119,3 +130,28 @@ def test_step_by_step_is_the_same_training(family: str, subject: Callable[..., T
     for name, weight in weights[0].items():
         assert not torch.equal(weight, first[name]), name
         torch.testing.assert_close(weight, weights[1][name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_unguarded_is_the_same_training(family: str, subject: Callable[..., TrainingSubject]) -> None:
+    """Without dropout, and while all is well, guarantees change nothing: the same weights to the bit."""
+    weights = []
+    for kind in (trainer.Trainer, UnguardedTrainer):
+        one = subject(family, "model.dropout=0", "batch.accumulate=2", kind=kind)
+        first = {name: weight.clone() for name, weight in one.trainer.model.state_dict().items()}
+        one.take_steps()
+        weights.append(one.trainer.model.state_dict())
+    assert any(not torch.equal(weight, first[name]) for name, weight in weights[0].items())
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+
+
+def test_saving_is_timed_on_checkpoints_that_are_gone_afterwards(
+    subject: Callable[..., TrainingSubject], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    written = []
+    save = RunStore.save
+    monkeypatch.setattr(RunStore, "save", lambda self, *rest: (save(self, *rest), written.append(self.checkpoints)))
+    assert 0 < subject("lstm").saving() < 60
+    assert len(written) == 3
+    assert not any(folder.exists() for folder in written)

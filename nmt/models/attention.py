@@ -16,10 +16,13 @@ H heads, K head width.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from nmt.models.repeated import Repeated
 
 
 def masked_softmax(scores_BNS: Tensor, mask: Tensor) -> Tensor:
@@ -42,16 +45,16 @@ class Score(nn.Module):
         """What the comparison needs of every source state. It does not depend on the target, so once a sentence."""
         return states_BSD
 
-    def forward(self, query_BND: Tensor, keys_BSD: Tensor) -> Tensor:
-        """Scores (B, N, S) of N queries a sentence."""
+    def over(self, keys_BSD: Tensor) -> Callable[[Tensor], Tensor]:
+        """The comparison with these keys, for all time steps of a batch: scores (B, N, S) of queries (B, N, D)."""
         raise NotImplementedError
 
 
 class DotScore(Score):
     """h_t · h_s (Luong et al. 2015, section 3.1, dot)."""
 
-    def forward(self, query_BND: Tensor, keys_BSD: Tensor) -> Tensor:
-        return query_BND @ keys_BSD.transpose(1, 2)
+    def over(self, keys_BSD: Tensor) -> Callable[[Tensor], Tensor]:
+        return Repeated(keys_BSD.transpose(1, 2))
 
 
 class GeneralScore(DotScore):
@@ -78,9 +81,14 @@ class AdditiveScore(Score):
     def project_keys(self, states_BSD: Tensor) -> Tensor:
         return self.key(states_BSD)
 
-    def forward(self, query_BND: Tensor, keys_BSD: Tensor) -> Tensor:
-        hidden_BNSA = torch.tanh(self.query(query_BND).unsqueeze(2) + keys_BSD.unsqueeze(1))
-        return self.score(hidden_BNSA).squeeze(-1)
+    def over(self, keys_BSD: Tensor) -> Callable[[Tensor], Tensor]:
+        project = Repeated(self.query.weight.t())
+
+        def scores(query_BND: Tensor) -> Tensor:
+            query_BNA = project(query_BND.flatten(0, 1)).unflatten(0, query_BND.shape[:2])
+            return self.score(torch.tanh(query_BNA.unsqueeze(2) + keys_BSD.unsqueeze(1))).squeeze(-1)
+
+        return scores
 
 
 class LocationScore(Score):
@@ -93,12 +101,15 @@ class LocationScore(Score):
         super().__init__()
         self.position = nn.Linear(query_size, positions, bias=False)
 
-    def forward(self, query_BND: Tensor, keys_BSD: Tensor) -> Tensor:
-        scores_BNP = self.position(query_BND)
-        beyond = keys_BSD.shape[1] - scores_BNP.shape[-1]
-        if beyond > 0:
-            return F.pad(scores_BNP, (0, beyond), value=-torch.inf)
-        return scores_BNP[..., : keys_BSD.shape[1]]
+    def over(self, keys_BSD: Tensor) -> Callable[[Tensor], Tensor]:
+        def scores(query_BND: Tensor) -> Tensor:
+            scores_BNP = self.position(query_BND)
+            beyond = keys_BSD.shape[1] - scores_BNP.shape[-1]
+            if beyond > 0:
+                return F.pad(scores_BNP, (0, beyond), value=-torch.inf)
+            return scores_BNP[..., : keys_BSD.shape[1]]
+
+        return scores
 
 
 # Windows ---------------------------------------------------------------------------------------------------------
@@ -159,20 +170,31 @@ class Attention(nn.Module):
         """What the score needs of every source state, once a sentence."""
         return self.score.project_keys(states_BSD)
 
-    def forward(
-        self,
-        query_BND: Tensor,
-        keys_BSD: Tensor,
-        states_BSD: Tensor,
-        mask_BS: Tensor,
-        position_BN: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Context vectors (B, N, D) and weights (B, N, S); the weights of a predictive window sum to less than one."""
-        seen, factor_BNS = self.window(query_BND, position_BN, mask_BS)
-        weights_BNS = masked_softmax(self.score(query_BND, keys_BSD), seen)
+    def over(self, keys_BSD: Tensor, states_BSD: Tensor, mask_BS: Tensor) -> AttendedSource:
+        """The attention to these sentences, for all time steps of a batch."""
+        return AttendedSource(self, keys_BSD, states_BSD, mask_BS)
+
+
+class AttendedSource:
+    """The source sentences of a batch as a decoder looks back at them in every step."""
+
+    def __init__(self, attention: Attention, keys_BSD: Tensor, states_BSD: Tensor, mask_BS: Tensor) -> None:
+        self.score = attention.score.over(keys_BSD)
+        self.window = attention.window
+        self.weighted_sum = Repeated(states_BSD)
+        self.mask_BS = mask_BS
+
+    def __call__(self, query_BND: Tensor, position_BN: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Context vectors (B, N, D) and weights (B, N, S); the weights of a predictive window sum to less than one.
+
+        Args:
+            position_BN: the target position of each query, from 0; a window that does not move takes None.
+        """
+        seen, factor_BNS = self.window(query_BND, position_BN, self.mask_BS)
+        weights_BNS = masked_softmax(self.score(query_BND), seen)
         if factor_BNS is not None:
             weights_BNS = weights_BNS * factor_BNS
-        return weights_BNS @ states_BSD, weights_BNS
+        return self.weighted_sum(weights_BNS), weights_BNS
 
 
 # Scaled dot-product ----------------------------------------------------------------------------------------------

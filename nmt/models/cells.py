@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from nmt.models.layers import Dropout
+from nmt.models.repeated import Repeated
 
 States = tuple[tuple[Tensor, ...], ...]
 """For each layer, its state (rows, H), and for an LSTM its cell (rows, H) as well."""
@@ -50,9 +51,9 @@ def lstm_cell(gates_R4H: Tensor, cell_RH: Tensor, added_RH: Tensor | None = None
 class StepWeights(NamedTuple):
     """One layer's matrices in a step-by-step evaluation."""
 
-    input_GF: Tensor | None
+    input_FG: Repeated | None
     input_bias_G: Tensor | None  # None for the first layer, where it is in the projected inputs
-    recurrent_GH: Tensor
+    recurrent_HG: Repeated
     recurrent_bias_G: Tensor | None  # None where it only ever acts added to the input's
 
 
@@ -91,19 +92,21 @@ class StackedRecurrence(nn.Module):
         return F.linear(x_BTE, self._weight("weight_ih", 0)[:, : x_BTE.shape[-1]], self._input_bias(0))
 
     def step_weights(self, fed_size: int) -> list[StepWeights]:
-        """What `step` multiplies with: views, cut once a sentence so that their gradients are summed once.
+        """What `step` multiplies with, to be taken once a batch.
 
         Args:
             fed_size: how many of the first layer's inputs `project_inputs` does not get.
         """
         weights = []
         for layer in range(self.kernel.num_layers):
-            input_GF: Tensor | None = self._weight("weight_ih", layer)
+            input_GF = self._weight("weight_ih", layer)
             if layer == 0:
-                input_GF = self._weight("weight_ih", 0)[:, -fed_size:] if fed_size else None
+                input_GF = input_GF[:, input_GF.shape[1] - fed_size :]
+            input_FG = Repeated(input_GF.t()) if layer > 0 or fed_size else None
+            recurrent_HG = Repeated(self._weight("weight_hh", layer).t())
             recurrent_bias = self._weight("bias_hh", layer) if self.cell == "gru" else None
             input_bias = self._input_bias(layer) if layer > 0 else None
-            weights.append(StepWeights(input_GF, input_bias, self._weight("weight_hh", layer), recurrent_bias))
+            weights.append(StepWeights(input_FG, input_bias, recurrent_HG, recurrent_bias))
         return weights
 
     def step(self, projected_RG: Tensor, fed_RF: Tensor | None, states: States, weights: list[StepWeights]) -> States:
@@ -112,11 +115,11 @@ class StackedRecurrence(nn.Module):
         for layer, (weight, state) in enumerate(zip(weights, states, strict=True)):
             if layer > 0:
                 below_RH = self.between(following[-1][0])
-                gates_RG = F.linear(below_RH, cast(Tensor, weight.input_GF), weight.input_bias_G)
+                gates_RG = cast(Repeated, weight.input_FG)(below_RH) + cast(Tensor, weight.input_bias_G)
             else:
                 gates_RG = projected_RG
                 if fed_RF is not None:
-                    gates_RG = torch.addmm(gates_RG, fed_RF, cast(Tensor, weight.input_GF).t())
+                    gates_RG = gates_RG + cast(Repeated, weight.input_FG)(fed_RF)
             following.append(self._advance(gates_RG, state, weight))
         return tuple(following)
 
@@ -124,14 +127,14 @@ class StackedRecurrence(nn.Module):
         hidden_RH = state[0]
         if self.cell == "gru":  # the reset gate acts on U h, as in PyTorch's kernel
             reset_RH, update_RH, candidate_RH = gates_RG.chunk(3, dim=-1)
-            recurrent_RG = F.linear(hidden_RH, weight.recurrent_GH, weight.recurrent_bias_G)
+            recurrent_RG = weight.recurrent_HG(hidden_RH) + cast(Tensor, weight.recurrent_bias_G)
             recurrent_reset, recurrent_update, recurrent_candidate = recurrent_RG.chunk(3, dim=-1)
             reset_RH = (reset_RH + recurrent_reset).sigmoid()
             proposal_RH = (candidate_RH + reset_RH * recurrent_candidate).tanh()
             update_RH = (update_RH + recurrent_update).sigmoid()
             # Not torch.lerp, which wants one type: under autocast the state is wider than what a product gave.
             return (proposal_RH + update_RH * (hidden_RH - proposal_RH),)
-        gates_RG = torch.addmm(gates_RG, hidden_RH, weight.recurrent_GH.t())
+        gates_RG = gates_RG + weight.recurrent_HG(hidden_RH)
         return (gates_RG.tanh(),) if self.cell == "rnn" else lstm_cell(gates_RG, state[1])
 
     def _by_layer(self, final: Tensor | tuple[Tensor, ...]) -> States:
@@ -145,6 +148,13 @@ class StackedRecurrence(nn.Module):
         """PyTorch keeps two biases; except in a GRU's candidate they only ever act as their sum."""
         bias_G = self._weight("bias_ih", layer)
         return bias_G if self.cell == "gru" else bias_G + self._weight("bias_hh", layer)
+
+
+class GatedWeights(NamedTuple):
+    """A gated unit's recurrent matrices in a step-by-step evaluation."""
+
+    gates: Repeated
+    candidate: Repeated
 
 
 class GatedRecurrence(nn.Module):
@@ -180,16 +190,20 @@ class GatedRecurrence(nn.Module):
         """The gates' and the candidate's share (…, 3H) of the inputs (…, E), bias included."""
         return x @ self.input_weight + self.bias
 
-    def gates(self, projected: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    def step_weights(self) -> GatedWeights:
+        """What a step multiplies with, to be taken once a batch."""
+        return GatedWeights(Repeated(self.gate_weight), Repeated(self.candidate_weight))
+
+    def gates(self, projected: Tensor, hidden: Tensor, weights: GatedWeights) -> tuple[Tensor, Tensor]:
         """z and r from the gates' share (…, 2H) of the inputs."""
-        update, reset = (projected + hidden @ self.gate_weight).sigmoid().chunk(2, dim=-1)
+        update, reset = (projected + weights.gates(hidden)).sigmoid().chunk(2, dim=-1)
         return update, reset
 
-    def forward(self, projected: Tensor, hidden: Tensor) -> Tensor:
+    def forward(self, projected: Tensor, hidden: Tensor, weights: GatedWeights) -> Tensor:
         """The next state (…, H) from `project_inputs`' value (…, 3H), to which a caller may have added a context's."""
         gates, candidate = projected.split((2 * self.hidden_size, self.hidden_size), dim=-1)
-        update, reset = self.gates(gates, hidden)
-        proposal = (candidate + (reset * hidden) @ self.candidate_weight).tanh()
+        update, reset = self.gates(gates, hidden, weights)
+        proposal = (candidate + weights.candidate(reset * hidden)).tanh()
         return torch.lerp(hidden, proposal, update)
 
 
@@ -197,12 +211,12 @@ class ContextGatedRecurrence(GatedRecurrence):
     """The decoder's unit of Cho et al. 2014, appendix A: a context that is the same in every step enters it, and the
     reset gate acts on the state's *and* the context's share of the candidate: h̃ = tanh(W y + r ∘ (U h + C c))."""
 
-    def step(self, projected: Tensor, context: Tensor, hidden: Tensor) -> Tensor:
+    def step(self, projected: Tensor, context: Tensor, hidden: Tensor, weights: GatedWeights) -> Tensor:
         """The next state (R, H); `context` (R, 3H) holds C_z c, C_r c and C c."""
         gates, candidate = projected.split((2 * self.hidden_size, self.hidden_size), dim=-1)
         context_gates, context_candidate = context.split((2 * self.hidden_size, self.hidden_size), dim=-1)
-        update, reset = self.gates(gates + context_gates, hidden)
-        proposal = (candidate + reset * (hidden @ self.candidate_weight + context_candidate)).tanh()
+        update, reset = self.gates(gates + context_gates, hidden, weights)
+        proposal = (candidate + reset * (weights.candidate(hidden) + context_candidate)).tanh()
         return torch.lerp(hidden, proposal, update)
 
 

@@ -11,6 +11,7 @@ E embedding width, H state width, A attention width.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from nmt.models.attention import masked_softmax
 from nmt.models.base import DecoderState, Embeddings, Memory, Rows, TranslationModel
 from nmt.models.cells import lstm_cell
 from nmt.models.layers import Dropout
+from nmt.models.repeated import Repeated
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,17 @@ class TapeScore(nn.Module):
         self.previous = nn.Linear(hidden_size, attention_size, bias=False)  # W_h̃
         self.score = nn.Linear(attention_size, 1, bias=False)  # v
 
-    def forward(self, projected_BNA: Tensor, previous_BNH: Tensor, keys_BSA: Tensor) -> Tensor:
-        """Scores (B, N, S) from `input`'s and `key`'s values and the summary of the step before."""
-        query_BNA = projected_BNA + self.previous(previous_BNH)
+    def forward(self, query_BNA: Tensor, keys_BSA: Tensor) -> Tensor:
+        """Scores (B, N, S) from W_x x_t + W_h̃ h̃_{t-1} and `key`'s values."""
         return self.score(torch.tanh(query_BNA.unsqueeze(2) + keys_BSA.unsqueeze(1))).squeeze(-1)
+
+
+class TapeWeights(NamedTuple):
+    """What an LSTMN multiplies with in every step, to be taken once a batch."""
+
+    key: Repeated  # W_h
+    previous: Repeated  # W_h̃
+    recurrent: Repeated
 
 
 class LSTMN(nn.Module):
@@ -80,18 +89,24 @@ class LSTMN(nn.Module):
         """The tape before the first position."""
         return Tape.empty(like, rows, self.hidden_size, self.attention_size)
 
+    def step_weights(self) -> TapeWeights:
+        """What a step multiplies with, to be taken once a batch."""
+        return TapeWeights(
+            *(Repeated(linear.weight.t()) for linear in (self.intra.key, self.intra.previous, self.recurrent))
+        )
+
     def forward(
         self,
-        projected_RA: Tensor,
-        gates_R4H: Tensor,
+        projected: tuple[Tensor, Tensor],
         summary_RH: Tensor,
         tape: Tape,
+        weights: TapeWeights,
         fused_RH: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tape]:
         """One position.
 
         Args:
-            projected_RA, gates_R4H: `intra.input`'s and `input`'s values of x_t.
+            projected: `intra.input`'s (R, A) and `input`'s (R, 4H) values of x_t.
             summary_RH: h̃_{t-1}.
             tape: positions 1 to t - 1.
             fused_RH: r_t ∘ α̃_t, what deep fusion adds to the cell.
@@ -99,14 +114,15 @@ class LSTMN(nn.Module):
         Returns:
             h_t, h̃_t and the tape with position t.
         """
-        scores_R1T = self.intra(projected_RA.unsqueeze(1), summary_RH.unsqueeze(1), tape.keys_RTA)
+        projected_RA, gates_R4H = projected
+        scores_R1T = self.intra((projected_RA + weights.previous(summary_RH)).unsqueeze(1), tape.keys_RTA)
         weights_R1T = scores_R1T.softmax(dim=-1)  # equation 5; empty at the first position, and so are the sums
         summary_RH = (weights_R1T @ tape.hidden_RTH).squeeze(1)  # h̃_t, equation 6
         memory_RH = (weights_R1T @ tape.cell_RTH).squeeze(1)  # c̃_t
-        gates_R4H = gates_R4H + self.recurrent(summary_RH)  # i_t, f_t, ĉ_t, o_t, equation 7
+        gates_R4H = gates_R4H + weights.recurrent(summary_RH)  # i_t, f_t, ĉ_t, o_t, equation 7
         # c_t = f_t ∘ c̃_t + i_t ∘ ĉ_t (+ r_t ∘ α̃_t) and h_t = o_t ∘ tanh(c_t), equations 8 and 9
         hidden_RH, cell_RH = lstm_cell(gates_R4H, memory_RH, fused_RH)
-        return hidden_RH, summary_RH, tape.append(hidden_RH, cell_RH, self.intra.key(hidden_RH))
+        return hidden_RH, summary_RH, tape.append(hidden_RH, cell_RH, weights.key(hidden_RH))
 
 
 @dataclass(frozen=True)
@@ -127,6 +143,16 @@ class IntraAttentionState(DecoderState):
     source_summary_RH: Tensor
 
 
+class DecoderSteps(NamedTuple):
+    """What every step of the decoder multiplies with, for the sentences of one batch."""
+
+    recurrence: TapeWeights
+    previous: Repeated  # W_γ̃
+    fusion: Repeated  # W_r's half for γ̃_t
+    source_states: Repeated  # γ
+    source_cells: Repeated  # α
+
+
 class IntraAttention(TranslationModel):
     """Encoder and decoder LSTMN with deep attention fusion (section 4)."""
 
@@ -144,11 +170,12 @@ class IntraAttention(TranslationModel):
         embedded_BSE = self.dropout(self.embeddings.source(source_BS))
         projected_BSA = self.encoder.intra.input(embedded_BSE)
         gates_BS4H = self.encoder.input(embedded_BSE)
+        weights = self.encoder.step_weights()
         tape = self.encoder.empty_tape(gates_BS4H, len(source_BS))
         summary_BH = gates_BS4H.new_zeros(len(source_BS), self.encoder.hidden_size)
         # Padding stands at the right end, and a position sees only what is to its left.
-        for projected_BA, gates_B4H in zip(projected_BSA.unbind(1), gates_BS4H.unbind(1), strict=True):
-            _, summary_BH, tape = self.encoder(projected_BA, gates_B4H, summary_BH, tape)
+        for projected in zip(projected_BSA.unbind(1), gates_BS4H.unbind(1), strict=True):
+            _, summary_BH, tape = self.encoder(projected, summary_BH, tape, weights)
         return IntraAttentionMemory(source_BS != PAD, tape.hidden_RTH, tape.cell_RTH, self.inter.key(tape.hidden_RTH))
 
     def forward(self, batch: Batch) -> Tensor:
@@ -156,9 +183,10 @@ class IntraAttention(TranslationModel):
         state = self.start(memory)
         embedded_BTE = self.dropout(self.embeddings.target(batch.target_input_BT))
         parts = [part.unbind(1) for part in self._project(embedded_BTE)]
+        repeated = self._repeated(memory)
         states: list[Tensor] = []
         for projected in zip(*parts, strict=True):
-            hidden_BH, state, _ = self._advance(projected, state, memory)
+            hidden_BH, state, _ = self._advance(projected, state, memory, repeated)
             states.append(hidden_BH)
         return self.dropout(torch.stack(states, dim=1))
 
@@ -173,7 +201,7 @@ class IntraAttention(TranslationModel):
         """The weights are those of the attention to the source; those to the target's own past stay inside."""
         assert isinstance(state, IntraAttentionState) and isinstance(memory, IntraAttentionMemory)
         projected = self._project(self.dropout(self.embeddings.target(tokens_R)))
-        hidden_RH, state, weights_RS = self._advance(projected, state, memory)
+        hidden_RH, state, weights_RS = self._advance(projected, state, memory, self._repeated(memory))
         return self.dropout(hidden_RH), state, weights_RS if need_weights else None
 
     def _project(self, embedded: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -186,20 +214,31 @@ class IntraAttention(TranslationModel):
             self.decoder.fusion_input(embedded),
         )
 
+    def _repeated(self, memory: IntraAttentionMemory) -> DecoderSteps:
+        assert self.decoder.fusion is not None
+        return DecoderSteps(
+            self.decoder.step_weights(),
+            *(Repeated(linear.weight.t()) for linear in (self.inter.previous, self.decoder.fusion)),
+            *(Repeated(tape) for tape in (memory.hidden_BSH, memory.cell_BSH)),
+        )
+
     def _advance(
-        self, projected: tuple[Tensor, ...], state: IntraAttentionState, memory: IntraAttentionMemory
+        self,
+        projected: tuple[Tensor, ...],
+        state: IntraAttentionState,
+        memory: IntraAttentionMemory,
+        repeated: DecoderSteps,
     ) -> tuple[Tensor, IntraAttentionState, Tensor]:
         """h_t, the next state, and the weights p_t (R, S) over the source."""
         intra_RA, gates_R4H, inter_RA, fusion_RH = projected
-        assert self.decoder.fusion is not None
-        sentences = len(memory.mask_BS)
-        query_BNA = inter_RA.view(sentences, -1, inter_RA.shape[-1])
-        previous_BNH = state.source_summary_RH.view(sentences, -1, self.decoder.hidden_size)
-        scores_BNS = self.inter(query_BNA, previous_BNH, memory.keys_BSA)  # equation 10
+        query_BNA = (inter_RA + repeated.previous(state.source_summary_RH)).unflatten(0, (len(memory.mask_BS), -1))
+        scores_BNS = self.inter(query_BNA, memory.keys_BSA)  # equation 10
         weights_BNS = masked_softmax(scores_BNS, memory.mask_BS.unsqueeze(1))  # equation 11
-        source_summary_RH = (weights_BNS @ memory.hidden_BSH).flatten(0, 1)  # γ̃_t, equation 12
-        source_memory_RH = (weights_BNS @ memory.cell_BSH).flatten(0, 1)  # α̃_t
-        fused_RH = (fusion_RH + self.decoder.fusion(source_summary_RH)).sigmoid() * source_memory_RH  # r_t ∘ α̃_t
-        hidden_RH, summary_RH, tape = self.decoder(intra_RA, gates_R4H, state.summary_RH, state.tape, fused_RH)
+        source_summary_RH = repeated.source_states(weights_BNS).flatten(0, 1)  # γ̃_t, equation 12
+        source_memory_RH = repeated.source_cells(weights_BNS).flatten(0, 1)  # α̃_t
+        fused_RH = (fusion_RH + repeated.fusion(source_summary_RH)).sigmoid() * source_memory_RH  # r_t ∘ α̃_t
+        hidden_RH, summary_RH, tape = self.decoder(
+            (intra_RA, gates_R4H), state.summary_RH, state.tape, repeated.recurrence, fused_RH
+        )
         following = IntraAttentionState(tape, summary_RH, source_summary_RH)
         return hidden_RH, following, weights_BNS.flatten(0, 1)

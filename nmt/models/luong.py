@@ -11,6 +11,7 @@ H state width, G gates' width.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from nmt.data.batching import Batch
 from nmt.data.tokenizer import PAD
 from nmt.models.attention import (
     AdditiveScore,
+    AttendedSource,
     Attention,
     DotScore,
     GeneralScore,
@@ -32,6 +34,7 @@ from nmt.models.attention import (
 from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel
 from nmt.models.cells import StackedRecurrence, States, StepWeights, initialize, reverse_within_length
 from nmt.models.layers import Dropout
+from nmt.models.repeated import Repeated
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,15 @@ class LuongState(DecoderState):
     states: States
     attentional_RH: Tensor
     position_R: Tensor
+
+
+class LuongSteps(NamedTuple):
+    """What every step of the decoder does again with the sentences of one batch."""
+
+    sentences: int
+    recurrence: list[StepWeights]
+    attend: AttendedSource
+    combine: Repeated  # W_c
 
 
 def luong_attention(config: LuongConfig) -> Attention:
@@ -116,11 +128,11 @@ class Luong(TranslationModel):
         if not self.fed_size:
             states_BTH, _ = self.decoder.sequence(embedded_BTE, state.states)
             position_1T = torch.arange(states_BTH.shape[1], device=states_BTH.device).unsqueeze(0)
-            return self._attend(states_BTH, position_1T, memory)[0]
-        weights = self.decoder.step_weights(self.fed_size)
+            return self._attend(states_BTH, position_1T, self._repeated(memory))[0]
+        repeated = self._repeated(memory)
         attentional: list[Tensor] = []
         for projected_BG in self.decoder.project_inputs(embedded_BTE).unbind(1):
-            state, _ = self._advance(projected_BG, state, memory, weights)
+            state, _ = self._advance(projected_BG, state, repeated)
             attentional.append(state.attentional_RH)
         return torch.stack(attentional, dim=1)
 
@@ -136,24 +148,29 @@ class Luong(TranslationModel):
     ) -> tuple[Tensor, LuongState, Tensor | None]:
         assert isinstance(state, LuongState) and isinstance(memory, LuongMemory)
         projected_RG = self.decoder.project_inputs(self.dropout(self.embeddings.target(tokens_R)))
-        state, weights_RS = self._advance(projected_RG, state, memory, self.decoder.step_weights(self.fed_size))
+        state, weights_RS = self._advance(projected_RG, state, self._repeated(memory))
         return state.attentional_RH, state, weights_RS if need_weights else None
 
-    def _advance(
-        self, projected_RG: Tensor, state: LuongState, memory: LuongMemory, weights: list[StepWeights]
-    ) -> tuple[LuongState, Tensor]:
+    def _repeated(self, memory: LuongMemory) -> LuongSteps:
+        return LuongSteps(
+            len(memory.mask_BS),
+            self.decoder.step_weights(self.fed_size),
+            self.attention.over(memory.keys_BSH, memory.states_BSH, memory.mask_BS),
+            Repeated(self.combine.weight.t()),
+        )
+
+    def _advance(self, projected_RG: Tensor, state: LuongState, repeated: LuongSteps) -> tuple[LuongState, Tensor]:
         fed_RH = state.attentional_RH if self.fed_size else None
-        states = self.decoder.step(projected_RG, fed_RH, state.states, weights)
-        hidden_BNH = states[-1][0].view(len(memory.mask_BS), -1, states[-1][0].shape[-1])
-        position_BN = state.position_R.view(len(memory.mask_BS), -1)
-        attentional_BNH, weights_BNS = self._attend(hidden_BNH, position_BN, memory)
+        states = self.decoder.step(projected_RG, fed_RH, state.states, repeated.recurrence)
+        hidden_BNH = states[-1][0].unflatten(0, (repeated.sentences, -1))
+        position_BN = state.position_R.view(repeated.sentences, -1)
+        attentional_BNH, weights_BNS = self._attend(hidden_BNH, position_BN, repeated)
         following = LuongState(states, attentional_BNH.flatten(0, 1), state.position_R + 1)
         return following, weights_BNS.flatten(0, 1)
 
-    def _attend(self, hidden_BNH: Tensor, position_BN: Tensor, memory: LuongMemory) -> tuple[Tensor, Tensor]:
+    def _attend(self, hidden_BNH: Tensor, position_BN: Tensor, repeated: LuongSteps) -> tuple[Tensor, Tensor]:
         """h̃_t and α_t from h_t."""
-        context_BNH, weights_BNS = self.attention(
-            hidden_BNH, memory.keys_BSH, memory.states_BSH, memory.mask_BS, position_BN
-        )
-        attentional_BNH = torch.tanh(self.combine(torch.cat((context_BNH, hidden_BNH), dim=-1)))
+        context_BNH, weights_BNS = repeated.attend(hidden_BNH, position_BN)
+        joined_R2H = torch.cat((context_BNH, hidden_BNH), dim=-1).flatten(0, 1)
+        attentional_BNH = torch.tanh(repeated.combine(joined_R2H)).unflatten(0, hidden_BNH.shape[:2])
         return self.dropout(attentional_BNH), weights_BNS

@@ -23,17 +23,19 @@ from torch import Tensor, nn
 from nmt.config import BahdanauConfig, ChoConfig, LstmConfig
 from nmt.data.batching import Batch
 from nmt.data.tokenizer import PAD
-from nmt.models.attention import AdditiveScore, Attention
+from nmt.models.attention import AdditiveScore, AttendedSource, Attention
 from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel
 from nmt.models.cells import (
     ContextGatedRecurrence,
     GatedRecurrence,
+    GatedWeights,
     StackedRecurrence,
     States,
     initialize,
     reverse_within_length,
 )
 from nmt.models.layers import Dropout, maxout
+from nmt.models.repeated import Repeated
 
 # Sutskever et al. 2014 -------------------------------------------------------------------------------------------
 
@@ -148,9 +150,10 @@ class Cho(TranslationModel):
     def encode(self, source_BS: Tensor) -> ChoMemory:
         mask_BS = source_BS != PAD
         projected_BS3H = self.encoder.project_inputs(self.dropout(self.embeddings.source(source_BS)))
+        weights = self.encoder.step_weights()
         hidden_BH = projected_BS3H.new_zeros(len(source_BS), self.encoder.hidden_size)
         for projected_B3H, real_B in zip(projected_BS3H.unbind(1), mask_BS.unbind(1), strict=True):
-            hidden_BH = torch.where(real_B.unsqueeze(1), self.encoder(projected_B3H, hidden_BH), hidden_BH)
+            hidden_BH = torch.where(real_B.unsqueeze(1), self.encoder(projected_B3H, hidden_BH, weights), hidden_BH)
         summary_BH = torch.tanh(self.summary(hidden_BH))
         first_BH = torch.tanh(self.first_state(summary_BH)).type_as(hidden_BH)
         return ChoMemory(mask_BS, first_BH, self.context(summary_BH), self.readout_context(summary_BH))
@@ -158,10 +161,11 @@ class Cho(TranslationModel):
     def forward(self, batch: Batch) -> Tensor:
         memory = self.encode(batch.source_BS)
         embedded_BTE = self.dropout(self.embeddings.target(batch.target_input_BT))
+        weights = self.decoder.step_weights()
         hidden_BH = memory.first_BH
         states: list[Tensor] = []
         for projected_B3H in self.decoder.project_inputs(embedded_BTE).unbind(1):
-            hidden_BH = self.decoder.step(projected_B3H, memory.context_B3H, hidden_BH)
+            hidden_BH = self.decoder.step(projected_B3H, memory.context_B3H, hidden_BH, weights)
             states.append(hidden_BH)
         return self._readout(torch.stack(states, dim=1), embedded_BTE, memory.readout_BL.unsqueeze(1))
 
@@ -176,7 +180,8 @@ class Cho(TranslationModel):
         embedded_RE = self.dropout(self.embeddings.target(tokens_R))
         count = len(tokens_R) // len(memory.mask_BS)
         context_R3H = memory.context_B3H.repeat_interleave(count, dim=0)
-        hidden_RH = self.decoder.step(self.decoder.project_inputs(embedded_RE), context_R3H, state.hidden_RH)
+        projected_R3H, weights = self.decoder.project_inputs(embedded_RE), self.decoder.step_weights()
+        hidden_RH = self.decoder.step(projected_R3H, context_R3H, state.hidden_RH, weights)
         readout_RL = self._readout(hidden_RH, embedded_RE, memory.readout_BL.repeat_interleave(count, dim=0))
         return readout_RL, ChoState(hidden_RH), None
 
@@ -232,11 +237,12 @@ class Bahdanau(TranslationModel):
         x_BSE = self.dropout(self.embeddings.source(source_BS))
         x_DBSE = torch.stack((x_BSE, reverse_within_length(x_BSE, lengths_B)))
         projected_DBS3H = self.encoder.project_inputs(x_DBSE.flatten(1, 2)).unflatten(1, source_BS.shape)
+        weights = self.encoder.step_weights()
         hidden_DBH = x_BSE.new_zeros(2, len(source_BS), self.encoder.hidden_size)
         states: list[Tensor] = []
         # Padding stands at the right end for both directions, so it never reaches a real position.
         for projected_DB3H in projected_DBS3H.unbind(2):
-            hidden_DBH = self.encoder(projected_DB3H, hidden_DBH)
+            hidden_DBH = self.encoder(projected_DB3H, hidden_DBH, weights)
             states.append(hidden_DBH)
         forward_BSH, reversed_BSH = torch.stack(states, dim=2)
         backward_BSH = reverse_within_length(reversed_BSH, lengths_B)
@@ -248,15 +254,15 @@ class Bahdanau(TranslationModel):
     def forward(self, batch: Batch) -> Tensor:
         memory = self.encode(batch.source_BS)
         embedded_BTE = self.dropout(self.embeddings.target(batch.target_input_BT))
-        projected_BT3H = self.decoder.project_inputs(embedded_BTE)
+        attend, add_context, weights = self._repeated(memory)
         hidden_BH = memory.first_BH
         previous: list[Tensor] = []
         contexts: list[Tensor] = []
-        for projected_B3H in projected_BT3H.unbind(1):
+        for projected_B3H in self.decoder.project_inputs(embedded_BTE).unbind(1):
             previous.append(hidden_BH)
-            context_B1D, _ = self._attend(hidden_BH.unsqueeze(1), memory)
+            context_B1D, _ = attend(hidden_BH.unsqueeze(1))  # c_i and α_i from s_{i-1}
             contexts.append(context_B1D.squeeze(1))
-            hidden_BH = self.decoder(projected_B3H + self.context(contexts[-1]), hidden_BH)
+            hidden_BH = self.decoder(projected_B3H + add_context(contexts[-1]), hidden_BH, weights)
         return self._readout(torch.stack(previous, dim=1), embedded_BTE, torch.stack(contexts, dim=1))
 
     def start(self, memory: Memory) -> BahdanauState:
@@ -269,17 +275,18 @@ class Bahdanau(TranslationModel):
         assert isinstance(state, BahdanauState) and isinstance(memory, BahdanauMemory)
         embedded_RE = self.dropout(self.embeddings.target(tokens_R))
         hidden_BNH = state.hidden_RH.view(len(memory.mask_BS), -1, state.hidden_RH.shape[-1])
-        context_BND, weights_BNS = self._attend(hidden_BNH, memory)
+        attend, add_context, weights = self._repeated(memory)
+        context_BND, weights_BNS = attend(hidden_BNH)
         context_RD = context_BND.flatten(0, 1)
         readout_RL = self._readout(state.hidden_RH, embedded_RE, context_RD)
-        projected_R3H = self.decoder.project_inputs(embedded_RE) + self.context(context_RD)
-        following = BahdanauState(self.decoder(projected_R3H, state.hidden_RH))
+        projected_R3H = self.decoder.project_inputs(embedded_RE) + add_context(context_RD)
+        following = BahdanauState(self.decoder(projected_R3H, state.hidden_RH, weights))
         return readout_RL, following, weights_BNS.flatten(0, 1) if need_weights else None
 
-    def _attend(self, hidden_BNH: Tensor, memory: BahdanauMemory) -> tuple[Tensor, Tensor]:
-        """c_i and α_i from s_{i-1}."""
-        context, weights = self.attention(hidden_BNH, memory.keys_BSA, memory.states_BSD, memory.mask_BS)
-        return context, weights
+    def _repeated(self, memory: BahdanauMemory) -> tuple[AttendedSource, Repeated, GatedWeights]:
+        """What every step does again: attend to the memory, multiply a context by C_z, C_r and C, and the unit."""
+        attend = self.attention.over(memory.keys_BSA, memory.states_BSD, memory.mask_BS)
+        return attend, Repeated(self.context.weight.t()), self.decoder.step_weights()
 
     def _readout(self, previous: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         """t_i = maxout(U_o s_{i-1} + V_o E y_{i-1} + C_o c_i) (A.2.2)."""

@@ -23,7 +23,7 @@ from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarking.step_by_step import StepByStep
-from nmt.models.attention import Attention, MultiHeadAttention
+from nmt.models.attention import AttendedSource, Attention, MultiHeadAttention
 from nmt.models.base import ScaledEmbedding
 from nmt.models.cells import ContextGatedRecurrence, GatedRecurrence, StackedRecurrence
 from nmt.models.intra_attention import LSTMN, IntraAttention, TapeScore
@@ -39,7 +39,7 @@ EMBEDDING, RESIDUAL = "embedding", "residual and norm"
 OPTIMIZER, DATA, OTHER = "optimizer", "data", "autograd and other"
 
 CLASSES: dict[str, tuple[type, ...]] = {
-    ATTENTION: (Attention, MultiHeadAttention, RotaryPositions, TapeScore),
+    ATTENTION: (Attention, AttendedSource, MultiHeadAttention, RotaryPositions, TapeScore),
     FEED_FORWARD: (FeedForward, GatedFeedForward),
     # What a recurrent model does around its cells is taking its sequences apart and putting them together.
     RECURRENCE: (
@@ -65,6 +65,7 @@ METHODS: dict[tuple[type, str], str] = {
     (Cho, "_readout"): READOUT,
     (Bahdanau, "_readout"): READOUT,
     (Trainer, "_next_batches"): DATA,
+    (Trainer, "_batch"): DATA,
     (Trainer, "_plan_epoch"): DATA,
     (Trainer, "_accumulate"): OTHER,
     (Trainer, "_step"): OPTIMIZER,  # what is left of it: clipping, update, moving average

@@ -62,7 +62,7 @@ def test_additive_score_by_hand() -> None:
     states_BSD = torch.tensor([[[1.0], [4.0]]], dtype=torch.float64)
     query_BND = torch.tensor([[[1.0], [0.0]]], dtype=torch.float64)
     mask_BS = torch.ones(1, 2, dtype=torch.bool)
-    context_BND, weights_BNS = attention(query_BND, attention.project_keys(states_BSD), states_BSD, mask_BS)
+    context_BND, weights_BNS = attention.over(attention.project_keys(states_BSD), states_BSD, mask_BS)(query_BND)
     for n, s in enumerate((1.0, 0.0)):
         powers = [math.exp(3 * math.tanh(2 * s - h + 0.5)) for h in (1.0, 4.0)]
         expected = [power / sum(powers) for power in powers]
@@ -76,14 +76,14 @@ def test_multiplicative_scores_by_hand() -> None:
     query_BND = torch.tensor([[[1.0, 2.0]]], dtype=torch.float64)
     mask_BS = torch.tensor([[True, True, False]])
     dot = Attention(DotScore())
-    _, weights_BNS = dot(query_BND, dot.project_keys(states_BSD), states_BSD, mask_BS)
+    _, weights_BNS = dot.over(dot.project_keys(states_BSD), states_BSD, mask_BS)(query_BND)
     powers = [math.exp(1.0), math.exp(4.0)]
     assert weights_BNS[0, 0].tolist() == pytest.approx([powers[0] / sum(powers), powers[1] / sum(powers), 0])
     score = GeneralScore(query_size=2, state_size=2)
     general = Attention(score).double()
     with torch.no_grad():
         score.key.weight.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))  # W (a, b) = (b, -a)
-    context_BND, weights_BNS = general(query_BND, general.project_keys(states_BSD), states_BSD, mask_BS)
+    context_BND, weights_BNS = general.over(general.project_keys(states_BSD), states_BSD, mask_BS)(query_BND)
     powers = [math.exp(-2.0), math.exp(2.0)]
     expected = [power / sum(powers) for power in powers]
     assert weights_BNS[0, 0].tolist() == pytest.approx([*expected, 0])
@@ -93,7 +93,7 @@ def test_multiplicative_scores_by_hand() -> None:
 def test_a_general_score_compares_vectors_of_different_widths() -> None:
     score = GeneralScore(query_size=2, state_size=3).double()
     states_BSD, query_BND = normal(1, 4, 3), normal(1, 5, 2, seed=2)
-    assert score(query_BND, score.project_keys(states_BSD)).shape == (1, 5, 4)
+    assert score.over(score.project_keys(states_BSD))(query_BND).shape == (1, 5, 4)
 
 
 @pytest.mark.conformance
@@ -103,9 +103,11 @@ def test_location_scores_know_positions_alone_and_end_with_their_table() -> None
     with torch.no_grad():
         score.position.weight.copy_(torch.tensor([[1.0], [2.0], [3.0]]))
     query_BND = torch.tensor([[[2.0]]], dtype=torch.float64)
-    assert score(query_BND, normal(1, 2, 4))[0, 0].tolist() == [2, 4]
-    assert score(query_BND, normal(1, 5, 4))[0, 0].tolist() == [2, 4, 6, -math.inf, -math.inf]
-    _, weights_BNS = Attention(score)(query_BND, normal(1, 5, 4), normal(1, 5, 4), torch.ones(1, 5, dtype=torch.bool))
+    assert score.over(normal(1, 2, 4))(query_BND)[0, 0].tolist() == [2, 4]
+    assert score.over(normal(1, 5, 4))(query_BND)[0, 0].tolist() == [2, 4, 6, -math.inf, -math.inf]
+    _, weights_BNS = Attention(score).over(normal(1, 5, 4), normal(1, 5, 4), torch.ones(1, 5, dtype=torch.bool))(
+        query_BND
+    )
     powers = [math.exp(value) for value in (2, 4, 6)]
     assert weights_BNS[0, 0].tolist() == pytest.approx([*(power / sum(powers) for power in powers), 0, 0])
 
@@ -144,11 +146,11 @@ def test_several_queries_of_a_sentence_are_as_good_as_each_alone(kind: str) -> N
     states_BSD, queries_BND = normal(2, 5, 4), normal(2, 3, 4, seed=2)
     mask_BS = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     keys = attention.project_keys(states_BSD)
-    context_BND, weights_BNS = attention(queries_BND, keys, states_BSD, mask_BS)
+    context_BND, weights_BNS = attention.over(keys, states_BSD, mask_BS)(queries_BND)
     for b in range(2):
         for n in range(3):
             one = slice(b, b + 1)
-            context, weights = attention(queries_BND[one, n : n + 1], keys[one], states_BSD[one], mask_BS[one])
+            context, weights = attention.over(keys[one], states_BSD[one], mask_BS[one])(queries_BND[one, n : n + 1])
             torch.testing.assert_close(context_BND[b, n], context[0, 0], rtol=0, atol=1e-12)
             torch.testing.assert_close(weights_BNS[b, n], weights[0, 0], rtol=0, atol=1e-12)
 

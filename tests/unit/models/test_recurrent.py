@@ -147,12 +147,12 @@ def test_the_gated_unit_resets_before_the_product_as_pytorchs_does_not() -> None
         cell.weight_hh.copy_(torch.cat((u_r, -u_z, unit.candidate_weight), dim=1).t())
         cell.bias_ih.copy_(torch.cat((b_r, -b_z, b)))
         cell.bias_hh.zero_()
-    ours, theirs = unit(unit.project_inputs(x), h), cell(x, h)
+    ours, theirs = unit(unit.project_inputs(x), h, unit.step_weights()), cell(x, h)
     assert (ours - theirs).abs().max() > 1e-3
     with torch.no_grad():  # nothing to reset: then they agree
         unit.candidate_weight.zero_()
         cell.weight_hh[2 * size :] = 0
-    torch.testing.assert_close(unit(unit.project_inputs(x), h), cell(x, h), rtol=0, atol=1e-12)
+    torch.testing.assert_close(unit(unit.project_inputs(x), h, unit.step_weights()), cell(x, h), rtol=0, atol=1e-12)
 
 
 # Parts -----------------------------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@ from nmt.evaluation.alignment import plot_alignment, require_picture
 from nmt.evaluation.compare import compare_runs
 from nmt.evaluation.lengths import LIMITS
 from nmt.evaluation.metrics import score_files
-from nmt.evaluation.report import JSON_FILE, PAGE_FILE, as_record, as_text, check_folder, write_report
+from nmt.evaluation.report import JSON_FILE, PAGE_FILE, as_record, as_text, write_report
 from nmt.evaluation.scoring import score_sets
-from nmt.files import cause_of, write_atomically
+from nmt.files import cause_of, require_writable, write_atomically
 from nmt.serving.export import export_run
 from nmt.serving.exported import load_translator
 from nmt.training.average import average_checkpoints
@@ -48,7 +48,7 @@ def translate(arguments: Namespace) -> None:
     if arguments.alignments and arguments.input and _same_file(arguments.alignments, arguments.input):
         raise RequestError("translate: --input and --alignments name the same file")
     for path in filter(None, (arguments.output, arguments.alignments)):
-        _require_writable(path)
+        require_writable(path)
     translator = load_translator(arguments.run)
     search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
     wanted = bool(arguments.alignments) or (arguments.json and translator.attends)
@@ -90,17 +90,6 @@ def warn_of_cuts(translations: Sequence[Sequence[Translation]], done: int, searc
 
 def _same_file(left: Path, right: Path) -> bool:
     return os.path.realpath(left) == os.path.realpath(right)
-
-
-def _require_writable(path: Path) -> None:
-    """Raises WorkError before the work, and not after it, where a file cannot be written."""
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if path.is_dir():
-        raise WorkError(f"cannot write {path}: Is a directory")
-    if not folder.is_dir():
-        raise WorkError(f"cannot write {path}: Not a directory")
-    if not os.access(folder, os.W_OK):
-        raise WorkError(f"cannot write {path}: Permission denied")
 
 
 def _search_settings(search: SearchConfig, beam_size: int | None, n_best: int | None) -> SearchConfig:
@@ -273,7 +262,8 @@ def format_results(results: dict[str, Any], names: Sequence[str]) -> str:
 
 def compare(arguments: Namespace) -> None:
     """`nmt compare`: several runs on one test set, printed, as JSON and as a page; then says which runs failed."""
-    check_folder(arguments.output)
+    for name in (JSON_FILE, PAGE_FILE):
+        require_writable(arguments.output / name)
     limits = arguments.lengths or LIMITS
     comparison = compare_runs(arguments.runs, say, arguments.baseline, arguments.set, limits)
     record = as_record(comparison)
@@ -291,7 +281,7 @@ def attend(arguments: Namespace) -> None:
     """`nmt attend`: the translation of a sentence, and where each of its words looked."""
     if arguments.output:
         require_picture(arguments.output)
-        _require_writable(arguments.output)
+        require_writable(arguments.output)
     translator = load_translator(arguments.run)
     [translation] = translator.translate([arguments.text], alignments=True)
     if translation.alignment is None:

@@ -16,7 +16,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.metrics import corpus_scores
 from nmt.evaluation.reuse import KEY, translation_key
-from nmt.files import write_atomically
+from nmt.files import require_writable, write_atomically
 from nmt.training.store import require_own_files
 
 RESULTS_FILE = "results.json"
@@ -38,6 +38,8 @@ def score_sets(
         RequestError: no such test set, a text that cannot be read, or a run directory with links that lead out of it.
     """
     require_own_files(run)
+    for path in (run / RESULTS_FILE, *(run / "hypotheses" / f"{name}.txt" for name in names)):
+        require_writable(path)
     results = read_results(run)
     facts = json.loads(json.dumps(provenance(translator)))
     # Scores of other weights or another search must not pass for these: they are dropped, not kept beside.

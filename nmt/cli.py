@@ -22,7 +22,7 @@ from nmt import options
 from nmt.config import TrainConfig
 from nmt.errors import RequestError, WorkError
 from nmt.launch import Launch
-from nmt.training.interruption import Interrupted, Terminated, sigterm_raised
+from nmt.training.interruption import Interrupted, Terminated, termination_raised
 
 OVERVIEW = """\
 usage: nmt VERB …        (nmt VERB --help tells more)
@@ -37,8 +37,11 @@ usage: nmt VERB …        (nmt VERB --help tells more)
   nmt --version
 
 RUN is a run directory or a checkpoint directory. Exit status: 0 done, 1 the work failed,
-2 the request was wrong, 130 and 143 after an interruption.
+2 the request was wrong, 130, 143 and 129 after an interruption.
 """
+
+LONGEST_MESSAGE = 2_000
+"""Characters of a message on stderr; of a longer one the middle is left out."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _status(argv: Sequence[str]) -> int:
     try:
-        with sigterm_raised():
+        with termination_raised():
             status = _dispatch(list(argv))
         sys.stdout.flush()
         return status
@@ -66,11 +69,11 @@ def _status(argv: Sequence[str]) -> int:
         _discard_output()
         return 141
     except KeyboardInterrupt:
-        print("nmt: interrupted", file=sys.stderr)
+        _print_on_stderr("nmt: interrupted")
         return 130
-    except Terminated:
-        print("nmt: terminated", file=sys.stderr)
-        return 143
+    except Terminated as stop:
+        _print_on_stderr("nmt: terminated")
+        return 128 + stop.signal_number
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
@@ -94,11 +97,16 @@ def tell(error: Exception) -> int:
         message = str(error)
     elif isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        message = "out of memory (set NMT_TRACEBACK=1 to see where)"
     else:
         message = f"{type(error).__name__}: {error} (set NMT_TRACEBACK=1 to see where)"
     from nmt.training.console import one_line  # a name of a file, or what a file says, may hold any character
 
-    print(f"nmt: error: {one_line(' '.join(message.split()))}", file=sys.stderr, flush=True)
+    message = one_line(" ".join(message.split()))
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[: LONGEST_MESSAGE // 2]}…{message[-LONGEST_MESSAGE // 4 :]}"
+    _print_on_stderr(f"nmt: error: {message}")
     return 2 if isinstance(error, RequestError) else 1
 
 
@@ -198,7 +206,7 @@ def _trainer(config: TrainConfig) -> None:
         train(config)
     except Interrupted as stop:
         # Not an Exception, so that it ends a sweep as well; the state is saved.
-        print(f"nmt: {stop}", file=sys.stderr, flush=True)
+        _print_on_stderr(f"nmt: {stop}")
         raise SystemExit(128 + stop.signal_number) from stop
 
 
@@ -317,6 +325,12 @@ PARSERS: dict[str, Callable[[Parser], None]] = {
     "average": _average,
     "export": _export,
 }
+
+
+def _print_on_stderr(line: str) -> None:
+    """A status tells as much where the terminal is gone or the disk full that stderr leads to."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _require_utf8(name: str, text: str) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import SearchConfig
-from nmt.data.corpus import MAX_LINE_BYTES, decoded_line, prepare_corpus, read_lines
-from nmt.decoding.translator import Translation, Translator
+from nmt.data.corpus import GZIP_MAGIC, MAX_LINE_BYTES, decoded_line, prepare_corpus, read_lines
+from nmt.decoding.translator import TextTranslator, Translation, Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import plot_alignment, require_picture
 from nmt.evaluation.compare import compare_runs
@@ -55,10 +55,10 @@ def translate(arguments: Namespace) -> None:
     written: list[str] = []
     aligned: list[str] = []
     done = 0
-    for lines in _input_chunks(arguments):
-        translations = translator.n_best(lines, search, wanted, first_number=done)
+    for translations in _answers(translator, _input_chunks(arguments), search, wanted):
         warn_of_cuts(translations, done, search)
-        done += len(lines)
+        warn_of_empty_ones(translations, done)
+        done += len(translations)
         for found in translations:
             line = _as_json(found) if arguments.json else "\t".join(t.text for t in found)
             if arguments.output:
@@ -74,18 +74,53 @@ def translate(arguments: Namespace) -> None:
         write_atomically(arguments.alignments, "".join(aligned))
 
 
+def _answers(
+    translator: TextTranslator, chunks: Iterator[list[str]], search: SearchConfig, alignments: bool
+) -> Iterator[list[list[Translation]]]:
+    """The translations, some lines at once. Raises what cannot be translated after all lines before it were answered.
+
+    Of lines that cannot be translated together, each half is tried: of a thousand, the one at fault is found in ten.
+    """
+
+    def answers(lines: list[str], done: int) -> Iterator[list[list[Translation]]]:
+        try:
+            yield translator.n_best(lines, search, alignments, first_number=done)
+        except (RequestError, WorkError):
+            if len(lines) == 1:
+                raise
+        else:
+            return
+        half = len(lines) // 2
+        yield from answers(lines[:half], done)
+        yield from answers(lines[half:], done + half)
+
+    done = 0
+    for lines in chunks:
+        yield from answers(lines, done)
+        done += len(lines)
+
+
 def warn_of_cuts(translations: Sequence[Sequence[Translation]], done: int, search: SearchConfig) -> None:
     """Says on stderr which lines have a translation that was ended at the greatest length; `done` come before them."""
-    numbers = [done + i + 1 for i, found in enumerate(translations) if found[0].cut]
+    _warn(
+        [done + i + 1 for i, found in enumerate(translations) if found[0].cut],
+        f"the translation was ended at its greatest length (search.max_length_ratio={search.max_length_ratio:g}, "
+        f"search.max_length_extra={search.max_length_extra})",
+    )
+
+
+def warn_of_empty_ones(translations: Sequence[Sequence[Translation]], done: int) -> None:
+    """Says which lines have a translation without text: nothing but a piece that is a space is an answer, too."""
+    numbers = [done + i + 1 for i, found in enumerate(translations) if found[0].tokens and not found[0].text]
+    _warn(numbers, "the model's translation has no text; it answered with nothing but spaces")
+
+
+def _warn(numbers: Sequence[int], what: str) -> None:
     if not numbers:
         return
-    named = ", ".join(map(str, numbers[:MOST_NAMED])) + (
-        f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
-    )
-    say(
-        f"warning: line{'s' if len(numbers) > 1 else ''} {named}: the translation was ended at its greatest length "
-        f"(search.max_length_ratio={search.max_length_ratio:g}, search.max_length_extra={search.max_length_extra})"
-    )
+    named = ", ".join(map(str, numbers[:MOST_NAMED]))
+    more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
+    say(f"warning: line{'s' if len(numbers) > 1 else ''} {named}{more}: {what}")
 
 
 def _same_file(left: Path, right: Path) -> bool:
@@ -172,6 +207,8 @@ def _arriving_chunks() -> Iterator[list[str]]:
             elif item is not None:
                 number += 1
                 try:
+                    if number == 1 and item.startswith(GZIP_MAGIC):
+                        raise RequestError("stdin is a gzip file: unpack it with zcat, or name it with --input")
                     chunk.append(decoded_line("stdin", number, item))
                 except RequestError as error:
                     failure = error
@@ -223,6 +260,8 @@ def score(arguments: Namespace) -> None:
     if arguments.run is None:
         if None in files:
             raise RequestError("score: give a RUN, or both --hypotheses and --references")
+        if arguments.set is not None:
+            raise RequestError("score: --set is a RUN's; two files are scored without it")
         found = score_files(arguments.hypotheses, arguments.references)
         print(f"BLEU {found.bleu:.2f}  {found.bleu_signature}\nchrF {found.chrf:.2f}  {found.chrf_signature}")
         for warning in found.statistics.warnings:
@@ -233,7 +272,7 @@ def score(arguments: Namespace) -> None:
     translator = Translator.load(arguments.run)
     assert translator.config is not None
     corpus = prepare_corpus(translator.config.data, say)
-    names = [arguments.set] if arguments.set else list(corpus.test)
+    names = [arguments.set] if arguments.set is not None else list(corpus.test)
     if not names:
         raise RequestError("score: the data of this run has no test set")
     results = score_sets(translator, corpus, names, arguments.run, say)

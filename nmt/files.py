@@ -56,9 +56,25 @@ def is_text(value: str) -> bool:
         return False
 
 
+def read_regular(path: Path) -> bytes:
+    """The bytes of a file. Raises OSError for what is none, such as a pipe, which may keep its reader waiting."""
+    require_regular(path)
+    return path.read_bytes()
+
+
+def require_regular(path: Path | str) -> None:
+    """Raises OSError unless the path is of a regular file or leads to one."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
 def sha256_of(path: Path | str) -> str:
     """SHA-256 of a file's bytes, 64 hexadecimal digits. Raises RequestError where the file cannot be read."""
     try:
+        require_regular(path)
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:

@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
-from nmt.config import MOST_HYPOTHESES, TrainConfig
+from nmt import options
+from nmt.config import TrainConfig
 from nmt.errors import RequestError, WorkError
 from nmt.launch import Launch
-from nmt.training.interruption import Interrupted, Terminated, sigterm_raised
+from nmt.training.interruption import Interrupted, Terminated, termination_raised
 
 OVERVIEW = """\
 usage: nmt VERB …        (nmt VERB --help tells more)
@@ -36,8 +37,11 @@ usage: nmt VERB …        (nmt VERB --help tells more)
   nmt --version
 
 RUN is a run directory or a checkpoint directory. Exit status: 0 done, 1 the work failed,
-2 the request was wrong, 130 and 143 after an interruption.
+2 the request was wrong, 130, 143 and 129 after an interruption.
 """
+
+LONGEST_MESSAGE = 2_000
+"""Characters of a message on stderr; of a longer one the middle is left out."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _status(argv: Sequence[str]) -> int:
     try:
-        with sigterm_raised():
+        with termination_raised():
             status = _dispatch(list(argv))
         sys.stdout.flush()
         return status
@@ -65,11 +69,11 @@ def _status(argv: Sequence[str]) -> int:
         _discard_output()
         return 141
     except KeyboardInterrupt:
-        print("nmt: interrupted", file=sys.stderr)
+        _print_on_stderr("nmt: interrupted")
         return 130
-    except Terminated:
-        print("nmt: terminated", file=sys.stderr)
-        return 143
+    except Terminated as stop:
+        _print_on_stderr("nmt: terminated")
+        return 128 + stop.signal_number
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
@@ -93,11 +97,16 @@ def tell(error: Exception) -> int:
         message = str(error)
     elif isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        message = "out of memory (set NMT_TRACEBACK=1 to see where)"
     else:
         message = f"{type(error).__name__}: {error} (set NMT_TRACEBACK=1 to see where)"
     from nmt.training.console import one_line  # a name of a file, or what a file says, may hold any character
 
-    print(f"nmt: error: {one_line(' '.join(message.split()))}", file=sys.stderr, flush=True)
+    message = one_line(" ".join(message.split()))
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[: LONGEST_MESSAGE // 2]}…{message[-LONGEST_MESSAGE // 4 :]}"
+    _print_on_stderr(f"nmt: error: {message}")
     return 2 if isinstance(error, RequestError) else 1
 
 
@@ -166,7 +175,7 @@ def _train(argv: list[str]) -> int:
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("-p", "--package")
     parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
-    parser.add_argument("-cd", "--config-dir", type=Path)
+    parser.add_argument("-cd", "--config-dir", type=options.path)
     parser.add_argument("--hydra-help", action="store_true")
     arguments = parser.parse_intermixed_args(argv)
     for override in arguments.overrides:
@@ -197,7 +206,7 @@ def _trainer(config: TrainConfig) -> None:
         train(config)
     except Interrupted as stop:
         # Not an Exception, so that it ends a sweep as well; the state is saved.
-        print(f"nmt: {stop}", file=sys.stderr, flush=True)
+        _print_on_stderr(f"nmt: {stop}")
         raise SystemExit(128 + stop.signal_number) from stop
 
 
@@ -211,64 +220,38 @@ def _hydra_flags(arguments: argparse.Namespace) -> list[str]:
     return flags + (["--hydra-help"] if arguments.hydra_help else [])
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_count.__name__ = "whole number above 0"  # argparse says: invalid … value
-
-
-def _hypotheses(text: str) -> int:
-    number = _count(text)
-    if number > MOST_HYPOTHESES:
-        raise ValueError
-    return number
-
-
-_hypotheses.__name__ = f"whole number from 1 to {MOST_HYPOTHESES}"
-
-
 def _translate(parser: Parser) -> None:
     parser.description = (
         "Translate each line of the input to one line of output. Reads stdin where no input is named. A line is read "
         "whole, however long; of several sentences on it, a model that was trained on single ones may leave some out."
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory, checkpoint directory or export")
+    parser.add_argument("run", metavar="RUN", type=options.path, help="run directory, checkpoint directory or export")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", metavar="T", help="text to translate")
-    source.add_argument("--input", metavar="FILE", type=Path, help="file to translate")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="file to write to; else stdout")
-    parser.add_argument("--beam-size", metavar="N", type=_hypotheses, help="hypotheses kept; 1 is greedy search")
+    source.add_argument("--input", metavar="FILE", type=options.path, help="file to translate")
+    parser.add_argument("--output", metavar="FILE", type=options.file, help="file to write to; else stdout")
+    parser.add_argument("--beam-size", metavar="N", type=options.hypotheses, help="hypotheses kept; 1 is greedy search")
     parser.add_argument(
-        "--n-best", metavar="N", type=_hypotheses, help="hypotheses printed for each line; at most beam size"
+        "--n-best", metavar="N", type=options.hypotheses, help="hypotheses printed for each line; at most beam size"
     )
     parser.add_argument(
         "--json", action="store_true", help="a JSON object for each line: text, score, tokens, alignment"
     )
-    parser.add_argument("--alignments", metavar="FILE", type=Path, help="also write word alignments, as pairs i-j")
+    parser.add_argument(
+        "--alignments", metavar="FILE", type=options.file, help="also write word alignments, as pairs i-j"
+    )
 
 
 def _score(parser: Parser) -> None:
     parser.description = (
         "BLEU and chrF, with signatures: of a run on a test set, or of a file against a reference file."
     )
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="run directory or checkpoint directory")
+    parser.add_argument(
+        "run", metavar="RUN", type=options.path, nargs="?", help="run directory or checkpoint directory"
+    )
     parser.add_argument("--set", metavar="NAME", help="test set; else all of the run's test sets")
-    parser.add_argument("--hypotheses", metavar="FILE", type=Path, help="translations, one a line")
-    parser.add_argument("--references", metavar="FILE", type=Path, help="reference translations, one a line")
-
-
-def _lengths(text: str) -> tuple[int, ...]:
-    limits = tuple(_count(part) for part in text.split(","))
-    if list(limits) != sorted(set(limits)):
-        raise ValueError
-    return limits
-
-
-_lengths.__name__ = "list of rising whole numbers, such as 10,20,30"
+    parser.add_argument("--hypotheses", metavar="FILE", type=options.path, help="translations, one a line")
+    parser.add_argument("--references", metavar="FILE", type=options.path, help="reference translations, one a line")
 
 
 def _compare(parser: Parser) -> None:
@@ -276,28 +259,37 @@ def _compare(parser: Parser) -> None:
         "Score several runs on one test set with one scorer: a table with intervals and significance, printed and as "
         "JSON, and with figures as a page."
     )
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directories or checkpoint directories")
-    parser.add_argument("--baseline", metavar="RUN", type=Path, help="one of them; default: the first that has scores")
-    parser.add_argument("--set", metavar="NAME", help="test set (default: test, or the corpus's first)")
     parser.add_argument(
-        "--lengths", metavar="N,N,…", type=_lengths, help="greatest words of each bucket of source length (10,20,…,60)"
+        "runs", metavar="RUN", type=options.path, nargs="+", help="run directories or checkpoint directories"
     )
     parser.add_argument(
-        "--output", metavar="DIR", type=Path, default=Path("comparison"), help="for comparison.json and .html"
+        "--baseline", metavar="RUN", type=options.path, help="one of them; default: the first that has scores"
+    )
+    parser.add_argument("--set", metavar="NAME", help="test set (default: test, or the corpus's first)")
+    parser.add_argument(
+        "--lengths",
+        metavar="N,N,…",
+        type=options.lengths,
+        help="greatest words of each bucket of source length (10,20,…,60)",
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", type=options.path, default=Path("comparison"), help="for comparison.json and .html"
     )
 
 
 def _attend(parser: Parser) -> None:
     parser.description = "Translate a sentence and draw which source words each target word attended to."
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory, checkpoint directory or export")
+    parser.add_argument("run", metavar="RUN", type=options.path, help="run directory, checkpoint directory or export")
     parser.add_argument("--text", metavar="T", required=True, help="sentence to translate")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="picture (PNG, PDF or SVG); else printed as text")
+    parser.add_argument(
+        "--output", metavar="FILE", type=options.file, help="picture (PNG, PDF or SVG); else printed as text"
+    )
 
 
 def _average(parser: Parser) -> None:
     parser.description = "Average the weights of a run's last checkpoints into a new checkpoint of that run."
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory")
-    parser.add_argument("--last", metavar="N", type=_count, default=5, help="how many checkpoints (default: 5)")
+    parser.add_argument("run", metavar="RUN", type=options.path, help="run directory")
+    parser.add_argument("--last", metavar="N", type=options.count, default=5, help="how many checkpoints (default: 5)")
 
 
 QUANTIZATIONS = ("int8", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
@@ -308,14 +300,16 @@ def _export(parser: Parser) -> None:
         "Write a Transformer as a folder for CTranslate2, which nmt translate takes as well. It must translate 200 "
         "sentences as the run does, or nothing is written; for a quantised model, the agreement is told."
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory or checkpoint directory")
+    parser.add_argument("run", metavar="RUN", type=options.path, help="run directory or checkpoint directory")
     parser.add_argument("--format", choices=["ctranslate2"], default="ctranslate2", help="the only one (default)")
     parser.add_argument("--quantization", choices=QUANTIZATIONS, help="type of the matrices; else float32")
-    parser.add_argument("--output", metavar="DIR", type=Path, help="new folder; else ctranslate2[-TYPE] in the run")
+    parser.add_argument(
+        "--output", metavar="DIR", type=options.path, help="new folder; else ctranslate2[-TYPE] in the run"
+    )
     parser.add_argument(
         "--sentences",
         metavar="FILE",
-        type=Path,
+        type=options.path,
         help="source text to compare on; else the run's test and validation sets",
     )
 
@@ -331,6 +325,12 @@ PARSERS: dict[str, Callable[[Parser], None]] = {
     "average": _average,
     "export": _export,
 }
+
+
+def _print_on_stderr(line: str) -> None:
+    """A status tells as much where the terminal is gone or the disk full that stderr leads to."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _require_utf8(name: str, text: str) -> None:

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import SearchConfig
-from nmt.data.corpus import MAX_LINE_BYTES, decoded_line, prepare_corpus, read_lines
-from nmt.decoding.translator import Translation, Translator
+from nmt.data.corpus import GZIP_MAGIC, MAX_LINE_BYTES, decoded_line, prepare_corpus, read_lines
+from nmt.decoding.translator import TextTranslator, Translation, Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import plot_alignment, require_picture
 from nmt.evaluation.compare import compare_runs
 from nmt.evaluation.lengths import LIMITS
 from nmt.evaluation.metrics import score_files
-from nmt.evaluation.report import JSON_FILE, PAGE_FILE, as_record, as_text, check_folder, write_report
+from nmt.evaluation.report import JSON_FILE, PAGE_FILE, as_record, as_text, write_report
 from nmt.evaluation.scoring import score_sets
-from nmt.files import cause_of, write_atomically
+from nmt.files import cause_of, require_writable, write_atomically
 from nmt.serving.export import export_run
 from nmt.serving.exported import load_translator
 from nmt.training.average import average_checkpoints
@@ -48,17 +48,17 @@ def translate(arguments: Namespace) -> None:
     if arguments.alignments and arguments.input and _same_file(arguments.alignments, arguments.input):
         raise RequestError("translate: --input and --alignments name the same file")
     for path in filter(None, (arguments.output, arguments.alignments)):
-        _require_writable(path)
+        require_writable(path)
     translator = load_translator(arguments.run)
     search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
     wanted = bool(arguments.alignments) or (arguments.json and translator.attends)
     written: list[str] = []
     aligned: list[str] = []
     done = 0
-    for lines in _input_chunks(arguments):
-        translations = translator.n_best(lines, search, wanted, first_number=done)
+    for translations in _answers(translator, _input_chunks(arguments), search, wanted):
         warn_of_cuts(translations, done, search)
-        done += len(lines)
+        warn_of_empty_ones(translations, done)
+        done += len(translations)
         for found in translations:
             line = _as_json(found) if arguments.json else "\t".join(t.text for t in found)
             if arguments.output:
@@ -74,33 +74,57 @@ def translate(arguments: Namespace) -> None:
         write_atomically(arguments.alignments, "".join(aligned))
 
 
+def _answers(
+    translator: TextTranslator, chunks: Iterator[list[str]], search: SearchConfig, alignments: bool
+) -> Iterator[list[list[Translation]]]:
+    """The translations, some lines at once. Raises what cannot be translated after all lines before it were answered.
+
+    Of lines that cannot be translated together, each half is tried: of a thousand, the one at fault is found in ten.
+    """
+
+    def answers(lines: list[str], done: int) -> Iterator[list[list[Translation]]]:
+        try:
+            yield translator.n_best(lines, search, alignments, first_number=done)
+        except (RequestError, WorkError):
+            if len(lines) == 1:
+                raise
+        else:
+            return
+        half = len(lines) // 2
+        yield from answers(lines[:half], done)
+        yield from answers(lines[half:], done + half)
+
+    done = 0
+    for lines in chunks:
+        yield from answers(lines, done)
+        done += len(lines)
+
+
 def warn_of_cuts(translations: Sequence[Sequence[Translation]], done: int, search: SearchConfig) -> None:
     """Says on stderr which lines have a translation that was ended at the greatest length; `done` come before them."""
-    numbers = [done + i + 1 for i, found in enumerate(translations) if found[0].cut]
+    _warn(
+        [done + i + 1 for i, found in enumerate(translations) if found[0].cut],
+        f"the translation was ended at its greatest length (search.max_length_ratio={search.max_length_ratio:g}, "
+        f"search.max_length_extra={search.max_length_extra})",
+    )
+
+
+def warn_of_empty_ones(translations: Sequence[Sequence[Translation]], done: int) -> None:
+    """Says which lines have a translation without text: nothing but a piece that is a space is an answer, too."""
+    numbers = [done + i + 1 for i, found in enumerate(translations) if found[0].tokens and not found[0].text]
+    _warn(numbers, "the model's translation has no text; it answered with nothing but spaces")
+
+
+def _warn(numbers: Sequence[int], what: str) -> None:
     if not numbers:
         return
-    named = ", ".join(map(str, numbers[:MOST_NAMED])) + (
-        f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
-    )
-    say(
-        f"warning: line{'s' if len(numbers) > 1 else ''} {named}: the translation was ended at its greatest length "
-        f"(search.max_length_ratio={search.max_length_ratio:g}, search.max_length_extra={search.max_length_extra})"
-    )
+    named = ", ".join(map(str, numbers[:MOST_NAMED]))
+    more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
+    say(f"warning: line{'s' if len(numbers) > 1 else ''} {named}{more}: {what}")
 
 
 def _same_file(left: Path, right: Path) -> bool:
     return os.path.realpath(left) == os.path.realpath(right)
-
-
-def _require_writable(path: Path) -> None:
-    """Raises WorkError before the work, and not after it, where a file cannot be written."""
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if path.is_dir():
-        raise WorkError(f"cannot write {path}: Is a directory")
-    if not folder.is_dir():
-        raise WorkError(f"cannot write {path}: Not a directory")
-    if not os.access(folder, os.W_OK):
-        raise WorkError(f"cannot write {path}: Permission denied")
 
 
 def _search_settings(search: SearchConfig, beam_size: int | None, n_best: int | None) -> SearchConfig:
@@ -183,6 +207,8 @@ def _arriving_chunks() -> Iterator[list[str]]:
             elif item is not None:
                 number += 1
                 try:
+                    if number == 1 and item.startswith(GZIP_MAGIC):
+                        raise RequestError("stdin is a gzip file: unpack it with zcat, or name it with --input")
                     chunk.append(decoded_line("stdin", number, item))
                 except RequestError as error:
                     failure = error
@@ -234,6 +260,8 @@ def score(arguments: Namespace) -> None:
     if arguments.run is None:
         if None in files:
             raise RequestError("score: give a RUN, or both --hypotheses and --references")
+        if arguments.set is not None:
+            raise RequestError("score: --set is a RUN's; two files are scored without it")
         found = score_files(arguments.hypotheses, arguments.references)
         print(f"BLEU {found.bleu:.2f}  {found.bleu_signature}\nchrF {found.chrf:.2f}  {found.chrf_signature}")
         for warning in found.statistics.warnings:
@@ -244,7 +272,7 @@ def score(arguments: Namespace) -> None:
     translator = Translator.load(arguments.run)
     assert translator.config is not None
     corpus = prepare_corpus(translator.config.data, say)
-    names = [arguments.set] if arguments.set else list(corpus.test)
+    names = [arguments.set] if arguments.set is not None else list(corpus.test)
     if not names:
         raise RequestError("score: the data of this run has no test set")
     results = score_sets(translator, corpus, names, arguments.run, say)
@@ -273,7 +301,8 @@ def format_results(results: dict[str, Any], names: Sequence[str]) -> str:
 
 def compare(arguments: Namespace) -> None:
     """`nmt compare`: several runs on one test set, printed, as JSON and as a page; then says which runs failed."""
-    check_folder(arguments.output)
+    for name in (JSON_FILE, PAGE_FILE):
+        require_writable(arguments.output / name)
     limits = arguments.lengths or LIMITS
     comparison = compare_runs(arguments.runs, say, arguments.baseline, arguments.set, limits)
     record = as_record(comparison)
@@ -291,7 +320,7 @@ def attend(arguments: Namespace) -> None:
     """`nmt attend`: the translation of a sentence, and where each of its words looked."""
     if arguments.output:
         require_picture(arguments.output)
-        _require_writable(arguments.output)
+        require_writable(arguments.output)
     translator = load_translator(arguments.run)
     [translation] = translator.translate([arguments.text], alignments=True)
     if translation.alignment is None:

@@ -3,12 +3,16 @@
 Whatever this project writes for later is first written next to its destination, flushed to the disk, and then renamed:
 a reader never sees half of it, and a process that is killed leaves nothing that looks finished. What a killed process
 does leave is a temporary name that nobody holds a lock on; the next writer in the same folder removes it.
+
+A name may also stand for what others hold open: a pipe, a device, or /dev/stdout, whatever that leads to. Such a stream
+is written to as it is: a file put in its place would reach nobody, and take with it what others have written.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
@@ -22,6 +26,9 @@ from pathlib import Path
 from nmt.errors import RequestError, WorkError
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_LONGEST_KEPT = 50  # characters of a name that a temporary one keeps: with the rest of it, any file system takes those
+_DESCRIPTORS = re.compile(r"/dev/fd|/proc/(\d+)(/task/\d+)?/fd")  # folders whose entries are open descriptors
+_MOST_LINKS = 40
 
 
 def cache_root(cache: str | None = None) -> Path:
@@ -49,9 +56,25 @@ def is_text(value: str) -> bool:
         return False
 
 
+def read_regular(path: Path) -> bytes:
+    """The bytes of a file. Raises OSError for what is none, such as a pipe, which may keep its reader waiting."""
+    require_regular(path)
+    return path.read_bytes()
+
+
+def require_regular(path: Path | str) -> None:
+    """Raises OSError unless the path is of a regular file or leads to one."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
 def sha256_of(path: Path | str) -> str:
     """SHA-256 of a file's bytes, 64 hexadecimal digits. Raises RequestError where the file cannot be read."""
     try:
+        require_regular(path)
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
@@ -61,15 +84,16 @@ def sha256_of(path: Path | str) -> str:
 def write_atomically(path: Path | str, content: bytes | str) -> None:
     """Write a whole file, or leave the one that is there as it was. Text becomes UTF-8, its line ends are kept.
 
-    A symbolic link is followed; a device or pipe (/dev/stdout) is written to as it is. Folders are made where missing.
+    A symbolic link is followed; a stream, such as /dev/stdout, is written to as it is. Folders are made where missing.
     Raises WorkError naming the path and the cause, such as a full disk or a folder without write permission.
     """
-    destination = Path(os.path.realpath(path))
     data = content.encode("utf-8") if isinstance(content, str) else content
     with _as_work_error(Path(path)):
-        if destination.exists() and not destination.is_file() and not destination.is_dir():
-            destination.write_bytes(data)
+        if _is_stream(path):
+            with open(_open_stream(path), "wb") as stream:
+                stream.write(data)
             return
+        destination = _destination(path)
         destination.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(destination.parent)
         temporary, lock = _make_temporary(destination, directory=False)
@@ -89,25 +113,51 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
             os.close(lock)
 
 
+def require_writable(path: Path | str, *, directory: bool = False) -> None:
+    """Raise WorkError, naming the cause, where `write_atomically` or `complete_directory` could not write.
+
+    To be asked before the work whose result goes there. Nothing is left behind and nobody is waited for, not even the
+    reader of a pipe. A file that is write-protected counts as one that is not to be replaced.
+    """
+    with _as_work_error(Path(path)):
+        if not directory and _is_stream(path):
+            _require_open_for_writing(path)
+            return
+        destination = _destination(path)
+        try:
+            mode = destination.lstat().st_mode
+        except FileNotFoundError:
+            mode = None
+        if mode is not None and stat.S_ISDIR(mode) != directory:
+            raise _error(errno.ENOTDIR if directory else errno.EISDIR)
+        folder = next(parent for parent in destination.parents if parent.exists())
+        temporary, lock = _make_temporary(folder / destination.name, directory=directory)
+        os.close(lock)
+        temporary.rmdir() if directory else temporary.unlink()
+        if mode is not None and not os.access(destination, os.W_OK):
+            raise _error(errno.EACCES)
+
+
 @contextlib.contextmanager
 def complete_directory(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
     """A temporary directory next to `path`, which becomes `path`, flushed to the disk, when the block ends.
 
-    An exception in the block removes it and leaves `path` alone. Where `path` exists by then, because another process
-    made it meanwhile, that one is kept, unless `replace` is true. (Where the file system cannot let two names change
-    places, replacing takes two renames; a process killed just between them leaves no directory named `path`.)
+    An exception in the block removes it and leaves `path` alone. A symbolic link is followed. Where `path` exists by
+    then, because another process made it meanwhile, that one is kept, unless `replace` is true. (Where the file system
+    cannot let two names change places, replacing takes two renames; a process killed just between them leaves no
+    directory named `path`.)
     Raises WorkError naming `path` and the cause in place of an OSError.
     """
-    path = Path(path).absolute()
-    with _as_work_error(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path.parent)
-        temporary, lock = _make_temporary(path, directory=True)
+    with _as_work_error(Path(path).absolute()):
+        destination = _destination(path)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(destination.parent)
+        temporary, lock = _make_temporary(destination, directory=True)
         try:
             yield temporary
             _fsync_tree(temporary)
-            _move_into_place(temporary, path, replace)
-            _fsync(path.parent)
+            _move_into_place(temporary, destination, replace)
+            _fsync(destination.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             os.close(lock)
@@ -168,6 +218,68 @@ def _as_work_error(path: Path) -> Iterator[None]:
         raise WorkError(f"cannot write {path}: {cause_of(error)}" + (f" ({other})" if other else "")) from error
 
 
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def _destination(path: Path | str) -> Path:
+    """Where the file or directory of that name is, links followed. Raises OSError for links that lead in a circle."""
+    destination = Path(os.path.realpath(path))
+    if destination.is_symlink():
+        raise _error(errno.ELOOP)
+    return destination
+
+
+def _descriptor(path: Path | str) -> Path | None:
+    """The entry of a folder of open descriptors that a name leads to: /proc/123/fd/1 for /dev/stdout.
+
+    That entry is a link, too; but where it leads is only what the descriptor is of, and not another name of it.
+    """
+    name = Path(path).absolute()
+    for _ in range(_MOST_LINKS):
+        name = Path(os.path.realpath(name.parent), name.name)
+        if name.name.isdecimal() and _DESCRIPTORS.fullmatch(str(name.parent)):
+            return name
+        try:
+            name = name.parent / os.readlink(name)
+        except OSError:
+            return None
+    return None
+
+
+def _own_number(descriptor: Path | None) -> int | None:
+    """The number of a descriptor of this process."""
+    match = _DESCRIPTORS.fullmatch(str(descriptor.parent)) if descriptor else None
+    own = descriptor is not None and match is not None and match[1] in (None, str(os.getpid()))
+    return int(descriptor.name) if own and descriptor else None
+
+
+def _is_stream(path: Path | str) -> bool:
+    """Whether a name stands for something that is written to and cannot be replaced."""
+    if _descriptor(path):
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # what is wrong with the name shows when a file is made
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _open_stream(path: Path | str) -> int:
+    """A new descriptor. One of this process's own is doubled: opened by its name, a file would begin anew."""
+    number = _own_number(_descriptor(path))
+    return os.open(path, os.O_WRONLY | os.O_APPEND) if number is None else os.dup(number)
+
+
+def _require_open_for_writing(path: Path | str) -> None:
+    number = _own_number(_descriptor(path))
+    if number is None:
+        if not os.access(path, os.W_OK):
+            raise _error(errno.EACCES)
+    elif fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise _error(errno.EBADF)
+
+
 def _make_temporary(path: Path, *, directory: bool) -> tuple[Path, int]:
     """A new, locked file or directory next to `path`, and the descriptor that holds the lock."""
     while True:
@@ -185,7 +297,7 @@ def _make_temporary(path: Path, *, directory: bool) -> tuple[Path, int]:
 
 
 def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    return path.with_name(f".{path.name[:_LONGEST_KEPT]}.{secrets.token_hex(8)}.tmp")
 
 
 def _lock(descriptor: int) -> bool:

@@ -114,11 +114,23 @@ def not_composed(error: BaseException) -> RequestError:
     return RequestError(" ".join(dict.fromkeys(kept[:2])) or type(error).__name__)
 
 
+# OmegaConf's words about an interpolation, and ours.
+_INTERPOLATIONS = (
+    (r"Environment variable '(.*)' not found", "${{oc.env:{0}}}: there is no environment variable {0}"),
+    (r"Interpolation key '(.*)' not found", "${{{0}}}: there is no key {0}"),
+    (r"Unsupported interpolation type (\S+)", "${{{0}:…}}: there is no resolver {0}"),
+)
+
+
 def unresolved(error: BaseException) -> RequestError:
     """The error for a value that refers to something that is not there."""
     path = getattr(error, "full_key", None)
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return RequestError(f"{path}: {first}" if path else first)
+    said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    for words, ours in _INTERPOLATIONS:
+        if match := re.search(words, said):
+            said = ours.format(match[1])
+            break
+    return RequestError(f"{path}: {said}" if path else said)
 
 
 def _is_group(override: Any) -> bool:

@@ -21,7 +21,7 @@ from nmt.config import SearchConfig, TrainConfig
 from nmt.configuration.checks import check, check_values, refuse, shown
 from nmt.configuration.schema import DATA, MODELS, Key, fields_of
 from nmt.errors import RequestError
-from nmt.files import write_atomically
+from nmt.files import read_regular, write_atomically
 
 END = "..."
 
@@ -39,7 +39,7 @@ def load_config(path: Path) -> TrainConfig:
     unknown key or a value that the schema refuses.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode("utf-8")
         content = yaml.safe_load(text)
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror}") from error

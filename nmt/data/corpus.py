@@ -24,6 +24,7 @@ from typing import BinaryIO, cast
 
 from nmt.config import DataConfig, FilePair, FilesData, GrammarData, HubData
 from nmt.data.download import fetch
+from nmt.data.filter import is_blank
 from nmt.errors import RequestError
 from nmt.files import cache_root, cause_of, complete_directory
 
@@ -32,7 +33,7 @@ Report = Callable[[str], None]
 # A line that is longer is no sentence; reading it whole would fill the memory with somebody's disk image.
 MAX_LINE_BYTES = 16 * 2**20
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Soft hyphen, zero-width space, marks of direction, word joiner, byte order mark.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
@@ -95,7 +96,7 @@ def _byte_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
 def _open(path: Path | str) -> BinaryIO:
     """A file for reading bytes, unpacked if it begins as gzip does (no UTF-8 text begins so), whatever its name."""
     file = open(path, "rb")  # noqa: SIM115 (the caller closes it)
-    if file.peek(2)[:2] != _GZIP_MAGIC:
+    if file.peek(2)[:2] != GZIP_MAGIC:
         return file
     # The same open file, not the path again: a pipe gives its bytes once.
     unpacked = gzip.GzipFile(fileobj=file, mode="rb")
@@ -217,6 +218,14 @@ def _check(corpus: Corpus) -> None:
     for name, text in corpus.test.items():
         if not text.references():
             raise RequestError(f"data.test.{name}: no pairs, {text.target} is empty")
+        _require_text(f"data.test.{name}", [text])
+    _require_text("data.valid", corpus.valid)
+
+
+def _require_text(key: str, texts: list[PairFiles]) -> None:
+    """Raises RequestError where no reference says anything: every score would be 0, whatever the translations."""
+    if all(is_blank(line) for text in texts for line in text.references()):
+        raise RequestError(f"{key}: every line of {texts[0].target} is blank: there is nothing to score against")
 
 
 # Grammar ----------------------------------------------------------------------------------------------------------
@@ -292,6 +301,8 @@ class _Folder:
         for candidate in _with_and_without_gz(name):
             if (self.path / candidate).is_file():
                 return self.path / candidate
+            if (self.path / candidate).exists():
+                raise RequestError(f"data.dir={self.given}: {candidate} is not a regular file, which can be read again")
         wanted = " or ".join(_with_and_without_gz(name))
         raise RequestError(f"data.dir={self.given}: no file {wanted}; {self._similar(name)}")
 

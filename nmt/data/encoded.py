@@ -32,9 +32,9 @@ from nmt.data.corpus import Corpus, Report, content_key
 from nmt.data.filter import BLANK_SOURCE, BLANK_TARGET, TOO_MANY_PIECES, PairFilter
 from nmt.data.tokenizer import UNKNOWN, Tokenizer
 from nmt.errors import RequestError, WorkError
-from nmt.files import cache_root, complete_directory, sha256_of
+from nmt.files import cache_root, complete_directory, read_regular, sha256_of
 
-FORMAT = 2  # to be raised when the files or the rules change: older caches are then not found any more
+FORMAT = 3  # to be raised when the files or the rules change: older caches are then not found any more
 CHUNK = 4096  # pairs that are encoded at once
 MOST_UNKNOWN = 0.05
 META_FILE = "meta.json"
@@ -95,9 +95,10 @@ class EncodedCorpus:
 
     @classmethod
     def open(cls, directory: Path) -> EncodedCorpus:
-        """Map the files of `encode_corpus`. Raises WorkError when one is absent, cut off or of another format."""
+        """Map the files of `encode_corpus`. Raises WorkError when one is absent, damaged or of another format."""
         try:
-            meta = json.loads((directory / META_FILE).read_text("utf-8"))
+            meta = json.loads(read_regular(directory / META_FILE))
+            require_written(directory, meta)
             rows = meta["pairs"]
             sides = []
             for name in ("source", "target"):
@@ -106,7 +107,7 @@ class EncodedCorpus:
                     arrays = _map(ids, offsets, np.dtype(about["dtype"]), about["pieces"], rows)
                 sides.append(EncodedSide(*arrays, about["unknown"]))
             return cls(sides[0], sides[1], meta["filtered"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RequestError) as error:
             raise WorkError(f"{directory}: not a complete encoded corpus ({' '.join(str(error).split())})") from None
 
 
@@ -126,8 +127,33 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig, rep
             _write(temporary, corpus.training_pairs(), tokenizer, config)
         encoded = EncodedCorpus.open(directory)
     report(encoded.filtered)
+    _report_small_batches(encoded, config.batch.tokens, report)
     report_unknown("train", encoded, report)
     return encoded
+
+
+def require_written(directory: Path, meta: dict[str, Any]) -> None:
+    """Raises ValueError where the files of an encoded corpus are not those that were written.
+
+    Reading them for their checksums costs less than that of the text, which is taken at every start as well; and ids
+    that a failing disk has changed would be trained on without a word.
+    """
+    said = {name: value for name, value in meta.items() if name != "checksum"}
+    if meta["checksum"] != content_key(said):
+        raise ValueError(f"{META_FILE} is not what was written")
+    for name, checksum in meta["sha256"].items():
+        if sha256_of(directory / name) != checksum:
+            raise ValueError(f"{name} is not what was written")
+
+
+def _report_small_batches(encoded: EncodedCorpus, tokens: int, report: Report) -> None:
+    """Says that a budget is too small for every pair: it is kept to by none, and each is a batch of its own."""
+    shortest = int(np.maximum(encoded.source.lengths, encoded.target.lengths).min())
+    if tokens < shortest:
+        report(
+            f"warning: batch.tokens={tokens} is too small for any pair, of which the shortest has {shortest} pieces: "
+            "each is a batch of its own"
+        )
 
 
 def encode_pairs(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> EncodedCorpus:
@@ -215,6 +241,8 @@ def _write(directory: Path, pairs: Iterable[tuple[str, str]], tokenizer: Tokeniz
             target.write([target_ids for _, target_ids in kept])
     pair_filter.require_some()
     meta |= {"pairs": pair_filter.kept, "filtered": pair_filter.summary(), "source": source.meta, "target": target.meta}
+    meta["sha256"] = {path.name: sha256_of(path) for path in sorted(directory.iterdir())}
+    meta["checksum"] = content_key(meta)
     (directory / META_FILE).write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
 
 

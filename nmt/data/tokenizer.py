@@ -28,7 +28,7 @@ from nmt.config import TokenizerConfig
 from nmt.data.filter import is_blank
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import RequestError
-from nmt.files import cause_of, write_atomically
+from nmt.files import cause_of, read_regular, write_atomically
 
 PAD, UNKNOWN, BOS, EOS = 0, 1, 2, 3
 
@@ -63,10 +63,10 @@ class Tokenizer:
         cls,
         config: TokenizerConfig,
         pairs: Iterable[tuple[str, str]],
-        directory: Path,
+        directory: Path | None,
         report: Callable[[str], None],
     ) -> Tokenizer:
-        """Train on the pairs, which should be of the training split alone, and save in the directory.
+        """Train on the pairs, which should be of the training split alone, and save in the directory if there is one.
 
         More than config.sample sentences are thinned out evenly, in a way that depends on nothing but the pairs.
 
@@ -87,11 +87,11 @@ class Tokenizer:
                 SOURCE_FILE: _train_model(config, sources, "source ", report),
                 TARGET_FILE: _train_model(config, targets, "target ", report),
             }
-        for other in {JOINT_FILE, SOURCE_FILE, TARGET_FILE} - models.keys():
-            (directory / other).unlink(missing_ok=True)
-        for name, model in models.items():
-            write_atomically(directory / name, model)
-        return cls.load(directory)
+        read = [_read_model(model, Path(name)) for name, model in models.items()]
+        tokenizer = cls(read[0], read[-1])
+        if directory is not None:
+            tokenizer.save(directory)
+        return tokenizer
 
     @classmethod
     def load(cls, directory: Path) -> Tokenizer:
@@ -107,8 +107,10 @@ class Tokenizer:
         raise RequestError(f"{directory / JOINT_FILE}: no such file")
 
     def save(self, directory: Path) -> None:
-        """Write the same files as `train`, for a run that takes over another one's tokenizer."""
+        """Write what `load` reads, and remove the files of another tokenizer that is there."""
         names = {JOINT_FILE: self._source} if self.joint else {SOURCE_FILE: self._source, TARGET_FILE: self._target}
+        for other in {JOINT_FILE, SOURCE_FILE, TARGET_FILE} - names.keys():
+            (directory / other).unlink(missing_ok=True)
         for name, model in names.items():
             write_atomically(directory / name, model.serialized_model_proto())
 
@@ -318,12 +320,17 @@ def _check_symbols(symbols: Sequence[str]) -> None:
 
 def _load_model(path: Path) -> sentencepiece.SentencePieceProcessor:
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
+    except OSError as error:
+        raise RequestError(f"{path}: {cause_of(error)[:1].lower()}{cause_of(error)[1:]}") from None
+    return _read_model(content, path)
+
+
+def _read_model(content: bytes, path: Path) -> sentencepiece.SentencePieceProcessor:
+    try:
         if not content:  # SentencePiece takes that for "no model yet" and crashes later
             raise ValueError
         model = sentencepiece.SentencePieceProcessor(model_proto=content)
-    except OSError as error:
-        raise RequestError(f"{path}: {cause_of(error)[:1].lower()}{cause_of(error)[1:]}") from None
     except (RuntimeError, ValueError):
         raise RequestError(f"{path}: not a SentencePiece model, or broken") from None
     ids = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())

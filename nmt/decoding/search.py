@@ -53,9 +53,17 @@ class _Frontier:
     history_RT: Tensor  # all pieces so far
 
 
+def go_on() -> None:
+    """What is called between two positions of a search by default; what raises there instead leaves the search."""
+
+
 @torch.inference_mode()
 def beam_search(
-    model: TranslationModel, source_BS: Tensor, config: SearchConfig, max_lengths: list[int] | None = None
+    model: TranslationModel,
+    source_BS: Tensor,
+    config: SearchConfig,
+    max_lengths: list[int] | None = None,
+    between_steps: Callable[[], None] = go_on,
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence.
 
@@ -64,6 +72,7 @@ def beam_search(
         config: beam size, number of results, length penalty and limits.
         max_lengths: most pieces of each translation, end mark not counted; by default from the config's ratio. A
             hypothesis that reaches it is ended there, at the price that the model asks for the end mark.
+        between_steps: called after each position; what it raises ends the search.
 
     Returns:
         for each sentence at most n_best hypotheses, the best first. There is always at least one.
@@ -89,6 +98,7 @@ def beam_search(
     while frontier.sentences:
         position += 1
         _advance(model, frontier, ended, config, penalty, position, max_lengths)
+        between_steps()
     return [sorted(found, key=lambda h: -h.score)[: config.n_best] for found in ended]
 
 
@@ -210,6 +220,7 @@ def sample(
     config: SearchConfig,
     seeds: list[int],
     max_lengths: list[int] | None = None,
+    between_steps: Callable[[], None] = go_on,
 ) -> list[list[Hypothesis]]:
     """n_best translations of each sentence, drawn from the model at the config's temperature and top_k.
 
@@ -250,6 +261,7 @@ def sample(
         over_R = over_R | (pieces_R == EOS)
         if bool(over_R.all()):
             break
+        between_steps()
     return _collect(frontier, draws, penalty)
 
 
@@ -274,8 +286,8 @@ Search = Callable[[Tensor, list[int]], list[list[Hypothesis]]]
 """Source ids (B, S) and a seed a sentence to hypotheses: beam search or sampling, bound to a model and a config."""
 
 
-def build_search(model: TranslationModel, config: SearchConfig) -> Search:
+def build_search(model: TranslationModel, config: SearchConfig, between_steps: Callable[[], None] = go_on) -> Search:
     """The search that the config names."""
     if config.sampling:
-        return lambda source_BS, seeds: sample(model, source_BS, config, seeds)
-    return lambda source_BS, seeds: beam_search(model, source_BS, config)
+        return lambda source_BS, seeds: sample(model, source_BS, config, seeds, between_steps=between_steps)
+    return lambda source_BS, seeds: beam_search(model, source_BS, config, between_steps=between_steps)

@@ -7,7 +7,7 @@ their own order. A blank line comes back blank, and the model is not asked: trai
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from nmt.data.batching import padded
 from nmt.data.corpus import clean_line
 from nmt.data.filter import is_blank
 from nmt.data.tokenizer import BOS, EOS, Tokenizer
-from nmt.decoding.search import Hypothesis, build_search, max_length
+from nmt.decoding.search import Hypothesis, build_search, go_on, max_length
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import Alignment
 from nmt.files import is_text
@@ -177,6 +177,7 @@ class Translator(TextTranslator):
         tokenizer: the one the model was trained with.
         search: the run's own search settings, which the methods' arguments change.
         checkpoint: where the weights come from; None for a model still in training.
+        between_steps: called after each position of a search; what it raises leaves the search at once.
     """
 
     def __init__(
@@ -193,6 +194,7 @@ class Translator(TextTranslator):
         self.device = device
         self.checkpoint = checkpoint
         self.config = config
+        self.between_steps: Callable[[], None] = go_on
 
     @classmethod
     def load(cls, run: Path | str, device: str = "auto") -> Translator:
@@ -226,7 +228,7 @@ class Translator(TextTranslator):
         Raises:
             WorkError: out of memory.
         """
-        find = build_search(self.model, search)
+        find = build_search(self.model, search, self.between_steps)
         for places in length_batches([len(source) for source in sources], search.batch_tokens // search.beam_size):
             source_BS = pad([sources[i] for i in places]).to(self.device)
             seeds = [_mixed(search.seed, numbers[i] if numbers is not None else i) for i in places]

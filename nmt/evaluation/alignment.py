@@ -7,6 +7,7 @@ mean over its target pieces, since each of them looked once.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.errors import RequestError
+from nmt.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -245,11 +247,9 @@ def _save(figure: Figure, path: Path) -> None:
     with warnings.catch_warnings():
         # A character that no font holds is drawn as a box; that is all there is to say about it.
         warnings.simplefilter("ignore")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=120)
-        except OSError as error:
-            raise RequestError(f"cannot write {path}: {error.strerror}") from error
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=120)
+    write_atomically(path, drawn.getvalue())
 
 
 def _fonts() -> list[str]:

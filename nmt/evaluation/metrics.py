@@ -17,6 +17,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from nmt.data.corpus import reference_lines
+from nmt.data.filter import is_blank
 from nmt.errors import RequestError
 
 LONGEST_REPEATED_GROUP = 4  # words
@@ -95,6 +96,8 @@ def score_files(hypotheses: Path, references: Path, literature: bool = False, ta
     """
     hypothesis_lines, reference_texts = reference_lines(hypotheses), reference_lines(references)
     check_counts(len(hypothesis_lines), len(reference_texts), str(hypotheses), str(references))
+    if all(map(is_blank, reference_texts)):
+        raise RequestError(f"cannot score: every line of {references} is blank")
     return corpus_scores(hypothesis_lines, reference_texts, literature, target_language)
 
 

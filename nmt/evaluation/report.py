@@ -7,7 +7,6 @@ the network: styles and figures are inside.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -16,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import WorkError
 from nmt.evaluation.compare import Comparison, Row
 from nmt.evaluation.figures import (
     CURVES,
@@ -31,24 +29,9 @@ from nmt.evaluation.figures import (
 )
 from nmt.evaluation.runs import Run, config_differences
 from nmt.evaluation.scoring import versions
-from nmt.files import cause_of, write_atomically
+from nmt.files import write_atomically
 
 JSON_FILE, PAGE_FILE = "comparison.json", "comparison.html"
-
-
-def check_folder(folder: Path) -> None:
-    """Makes the folder and sees that files can be written there, before hours of work are done for them.
-
-    Raises:
-        WorkError: they cannot.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".{JSON_FILE}.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise WorkError(f"compare: --output {folder} cannot be written: {cause_of(error)}") from error
 
 
 def write_report(comparison: Comparison, record: dict[str, Any], folder: Path) -> None:

@@ -20,6 +20,7 @@ from nmt.data.corpus import reference_lines
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError
 from nmt.evaluation.metrics import corpus_scores
+from nmt.files import read_regular, require_regular
 from nmt.training.checkpoint import WEIGHTS
 
 KEY = "translation_key"
@@ -50,10 +51,12 @@ def kept_translations(
     The file must also have the scores that were noted for it: somebody may have edited it.
     """
     try:
-        entry = json.loads((run / "results.json").read_bytes())["sets"][name]
+        entry = json.loads(read_regular(run / "results.json"))["sets"][name]
         if not key or entry[KEY] != key:
             return None
-        hypotheses = reference_lines(run / "hypotheses" / f"{name}.txt")
+        kept = run / "hypotheses" / f"{name}.txt"
+        require_regular(kept)
+        hypotheses = reference_lines(kept)
         scores = corpus_scores(hypotheses, references)
         same = math.isclose(scores.bleu, entry["bleu"]) and math.isclose(scores.chrf, entry["chrf"])
         same &= all(isinstance(entry[name], int | float) for name in ("seconds", "target_tokens_per_s"))

@@ -16,7 +16,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.metrics import corpus_scores
 from nmt.evaluation.reuse import KEY, translation_key
-from nmt.files import write_atomically
+from nmt.files import cause_of, read_regular, require_writable, write_atomically
 from nmt.training.store import require_own_files
 
 RESULTS_FILE = "results.json"
@@ -38,6 +38,8 @@ def score_sets(
         RequestError: no such test set, a text that cannot be read, or a run directory with links that lead out of it.
     """
     require_own_files(run)
+    for path in (run / RESULTS_FILE, *(run / "hypotheses" / f"{name}.txt" for name in names)):
+        require_writable(path)
     results = read_results(run)
     facts = json.loads(json.dumps(provenance(translator)))
     # Scores of other weights or another search must not pass for these: they are dropped, not kept beside.
@@ -112,11 +114,13 @@ def read_results(run: Path) -> dict[str, Any]:
     """results.json of a run directory; empty where there is none yet."""
     path = run / RESULTS_FILE
     try:
-        results: dict[str, Any] = json.loads(path.read_bytes())
+        results: dict[str, Any] = json.loads(read_regular(path))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise WorkError(f"{path} cannot be read: {error}; remove it to score again") from error
-    if not isinstance(results, dict) or not isinstance(results.get("sets", {}), dict):
+    except (OSError, ValueError, RecursionError) as error:
+        cause = cause_of(error) if isinstance(error, OSError) else error
+        raise WorkError(f"{path} cannot be read: {cause}; remove it to score again") from error
+    sets = results.get("sets", {}) if isinstance(results, dict) else None
+    if not isinstance(sets, dict) or not all(isinstance(entry, dict) for entry in sets.values()):
         raise WorkError(f"{path} cannot be read: not what nmt writes; remove it to score again")
     return results

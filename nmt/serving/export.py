@@ -25,7 +25,7 @@ from nmt.data.filter import is_blank
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.metrics import corpus_scores
-from nmt.files import complete_directory, sha256_of
+from nmt.files import complete_directory, require_writable, sha256_of
 from nmt.models.transformer import Transformer
 from nmt.serving.conversion import POSITIONS, build_spec
 from nmt.serving.exported import FORMAT, ExportedTranslator, import_ctranslate2, open_engine
@@ -81,6 +81,7 @@ def export_run(
     folder = output or _default_folder(run, quantization)
     if folder.exists() and not (folder / EXPORT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise RequestError(f"export: {folder} exists and is no export; choose another --output")
+    require_writable(folder, directory=True)
     ctranslate2 = import_ctranslate2()
     sources = list(read_lines(sentences)) if sentences else _own_sentences(translator.config, report)
     sources = spread([source for source in sources if not is_blank(source)], COMPARED)

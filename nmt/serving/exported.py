@@ -34,6 +34,7 @@ from nmt.decoding.penalties import length_penalty
 from nmt.decoding.search import Hypothesis
 from nmt.decoding.translator import TextTranslator, Translator, length_batches
 from nmt.errors import RequestError, WorkError
+from nmt.files import read_regular
 from nmt.training.checkpoint import EXPORT, require_files
 from nmt.training.device import choose_device
 
@@ -251,7 +252,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     path = folder / EXPORT
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError) as error:
         raise WorkError(f"{path} is damaged: {error}") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT:

@@ -9,6 +9,7 @@ import torch
 from nmt.configuration import load_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError
+from nmt.files import require_writable
 from nmt.training.checkpoint import CONFIG, Checkpoint, step_directories, write_checkpoint
 from nmt.training.store import require_own_files
 
@@ -30,6 +31,8 @@ def average_checkpoints(run: Path, last: int) -> tuple[Path, list[Path]]:
         raise RequestError(
             f"{run} has {len(found)} checkpoints, {last} were asked for; a run keeps trainer.keep_last of them"
         )
+    directory = run / "checkpoints" / f"average_last_{last}"
+    require_writable(directory, directory=True)
     used = found[-last:]
     checkpoints = [Checkpoint.open(directory) for directory in used]
     first = checkpoints[0]
@@ -47,6 +50,5 @@ def average_checkpoints(run: Path, last: int) -> tuple[Path, list[Path]]:
             sums[name] += weight
     mean = {name: (total / last).to(torch.float32) for name, total in sums.items()}
     meta = {**checkpoints[-1].meta, "average_of": [path.name for path in used], "valid": None}
-    directory = run / "checkpoints" / f"average_last_{last}"
     write_checkpoint(directory, mean, None, config, tokenizer, meta)
     return directory, used

@@ -35,7 +35,7 @@ from nmt.config import TrainConfig
 from nmt.configuration import save_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError, WorkError
-from nmt.files import cause_of, complete_directory, remove_directory, sha256_of
+from nmt.files import cause_of, complete_directory, read_regular, remove_directory, sha256_of
 
 FORMAT = 1
 WEIGHTS, TRAINING, META, CONFIG = "model.safetensors", "training.pt", "meta.json", "config.yaml"
@@ -127,7 +127,7 @@ def read_meta(directory: Path) -> dict[str, Any]:
     """
     path = directory / META
     try:
-        meta = json.loads(path.read_bytes())
+        meta = json.loads(read_regular(path))
         checksum = checksum_of(meta) if isinstance(meta, dict) else ""
     except (OSError, ValueError, RecursionError) as error:
         raise WorkError(f"{path} is damaged: {error}") from error

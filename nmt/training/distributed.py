@@ -172,16 +172,21 @@ class Processes:
         """`work` of every item, each process doing its share; all get all results, in the order of the items.
 
         Raises:
-            Stopped: in all, when `should_stop` says so in one, asked before each item.
+            Stopped: in all, when `should_stop` says so in one, asked before each item and at the end. `work` may
+                raise it, too, to leave an item that takes long when `should_stop` has come true.
         """
         done: list[R] = []
         for begin in range(0, len(items), self.size):
-            if self.greatest(should_stop()) != [0]:
-                raise Stopped
-            with self.together():
+            self._require_nobody(should_stop)
+            with self.together(), contextlib.suppress(Stopped):  # raised below, in all of them
                 done += map(work, items[begin:][self.rank : self.rank + 1])
+        self._require_nobody(should_stop)
         shares = self.gather(done)
         return [shares[i % self.size][i // self.size] for i in range(len(items))]
+
+    def _require_nobody(self, should_stop: Callable[[], bool]) -> None:
+        if self.greatest(should_stop()) != [0]:
+            raise Stopped
 
 
 ALONE = Processes()

@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM ask the training loop to stop at its next safe point, where the state is saved.
+"""SIGINT, SIGTERM and SIGHUP ask the training loop to stop at its next safe point, where the state is saved.
 
-Everywhere else they are exceptions, SIGINT as Python has it and SIGTERM here, so that whatever is half-written is
-removed on the way out.
+Everywhere else they are exceptions, SIGINT as Python has it and the others here, so that whatever is half-written is
+removed on the way out. SIGHUP comes when a terminal is closed; under nohup it is ignored, and stays so.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class ProcessLost(WorkError):
 
 
 class Interruption:
-    """While entered, the first SIGINT or SIGTERM is only noted; a second SIGINT interrupts at once.
+    """While entered, the first of the signals is only noted; a SIGINT after another one interrupts at once.
 
     Left because another process has died, it goes on noting: this one ends by itself, and shall have said why.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -46,7 +46,8 @@ class Interruption:
 
     def __enter__(self) -> Self:
         for number in self.SIGNALS:
-            self._before[number] = signal.signal(number, self._note)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
@@ -60,29 +61,37 @@ class Interruption:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.received = number
+        self.received = self.received or number
 
 
 class Terminated(BaseException):
-    """SIGTERM, as KeyboardInterrupt is SIGINT: no Exception, so that nothing takes it for a failure and goes on."""
+    """SIGTERM or SIGHUP, as KeyboardInterrupt is SIGINT: no Exception, so that nothing takes it for a failure."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__()
+        self.signal_number = signal_number
 
 
 @contextlib.contextmanager
-def sigterm_raised() -> Iterator[None]:
-    """While entered, SIGTERM raises `Terminated`; a second one ends the process at once.
+def termination_raised() -> Iterator[None]:
+    """While entered, SIGTERM and SIGHUP raise `Terminated`; the same one again ends the process at once.
 
-    Without effect outside the main thread, which Python's signals are for, and where somebody has decided otherwise.
+    The other one is ignored then: a system that shuts down sends both. Without effect outside the main thread, which
+    Python's signals are for, and for a signal that somebody has decided otherwise about.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
+    numbers: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Terminated
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL if each == number else signal.SIG_IGN)
+        raise Terminated(number)
 
-    signal.signal(signal.SIGTERM, terminate)
+    for number in numbers:
+        signal.signal(number, terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)

@@ -18,7 +18,7 @@ from typing import IO, Any, Self, TextIO
 
 from nmt.errors import WorkError
 from nmt.evaluation.alignment import Alignment
-from nmt.files import write_atomically
+from nmt.files import cause_of, read_regular, write_atomically
 from nmt.training.board import Board
 from nmt.training.console import Console, one_line
 
@@ -273,12 +273,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     A missing file has no records.
 
     Raises:
-        WorkError: naming file and line, for one that is JSON, and so was not cut short, but no record.
+        WorkError: the file cannot be read; or, naming the line, one that is JSON, and so was not cut short, but no
+            record.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path).split(b"\n")
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise WorkError(f"cannot read {path}: {cause_of(error)}") from error
     records = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -319,7 +322,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int |
 def _continue_records(path: Path, resumed_step: int, validated_step: int) -> list[dict[str, Any]]:
     """Removes half-written lines and records of steps that will be taken again; returns the records that stay."""
     try:
-        before = path.read_bytes()
+        before = read_regular(path)
     except FileNotFoundError:
         return []
     kept = [

@@ -21,8 +21,8 @@ from nmt.data.encoded import encode_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
-from nmt.evaluation.scoring import provenance, read_results, score_sets, versions
-from nmt.files import cause_of, sha256_of
+from nmt.evaluation.scoring import RESULTS_FILE, provenance, read_results, score_sets, versions
+from nmt.files import cause_of, require_writable, sha256_of
 from nmt.launch import Launch
 from nmt.models.registry import build_model
 from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
@@ -49,11 +49,11 @@ def train(config: TrainConfig) -> None:
         # Before anything is made: a wrong data.dir leaves no run behind.
         corpus = processes.in_turn(lambda: prepare_corpus(config.data, say))
         # The first process's folder is everybody's: its name may be the time, which is not the same in all.
-        run = processes.from_first(lambda: made_directory(config.run.dir))
+        run = processes.from_first(lambda: held.enter_context(made_directory(config.run.dir)))
         with processes.together():
             if processes.first:
                 held.enter_context(only_one(run))
-                require_own_files(run)
+                require_usable(run, corpus)
             require_same_config(config, run)
         _train(config, run, corpus, device, processes)
 
@@ -70,7 +70,7 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device,
     with processes.together():
         if checkpoint is not None:
             require_same_data(checkpoint, facts["data"], run)
-    tokenizer = processes.from_first(lambda: prepare_tokenizer(config, corpus, run, checkpoint))
+    tokenizer = processes.from_first(lambda: prepare_tokenizer(config, corpus, checkpoint))
     encoded = processes.in_turn(lambda: encode_corpus(corpus, tokenizer, config, say))
     with contextlib.ExitStack() as held:
         with processes.together():
@@ -88,6 +88,8 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device,
             say(end_in_words(config.trainer))
             validator = Validator(corpus, tokenizer, config, say, processes)
             # What follows changes the folder, so it comes after all that may be refused.
+            if processes.first:
+                tokenizer.save(run)
             monitor = held.enter_context(_monitor(config, run, checkpoint) if processes.first else SilentMonitor())
             if processes.first:
                 store.tidy()
@@ -239,27 +241,46 @@ def differences(before: TrainConfig, after: TrainConfig) -> list[str]:
     return compare(dataclasses.asdict(before), dataclasses.asdict(after), "")
 
 
-def made_directory(name: str) -> Path:
-    """The run directory, made where it is missing.
+def require_usable(run: Path, corpus: Corpus) -> None:
+    """Raises RequestError or WorkError for what would stop a run only when hours of work have been done."""
+    require_own_files(run)
+    for path in (CONFIG_FILE, RESULTS_FILE, *(f"hypotheses/{name}.txt" for name in corpus.test)):
+        require_writable(run / path)
+    require_writable(run / "checkpoints" / "step_00000001", directory=True)
+    read_results(run)
+
+
+@contextlib.contextmanager
+def made_directory(name: str) -> Iterator[Path]:
+    """The run directory, made where it is missing, and taken away again where it was made and is left empty.
 
     Raises:
         RequestError, WorkError: it cannot be made.
     """
     try:
         run = Path(name).expanduser()
+        missing = [folder for folder in (run, *run.parents) if not folder.exists()]
         run.mkdir(parents=True, exist_ok=True)
     except RuntimeError as error:
         raise RequestError(f"run.dir={name}: no home directory") from error
     except OSError as error:
         raise WorkError(f"run.dir={name} cannot be made: {cause_of(error)}") from error
-    return run
+    try:
+        yield run
+    finally:
+        with contextlib.suppress(OSError):  # not empty
+            for folder in missing:
+                folder.rmdir()
 
 
-def prepare_tokenizer(config: TrainConfig, corpus: Corpus, run: Path, checkpoint: Checkpoint | None) -> Tokenizer:
-    """The tokenizer of the checkpoint that is continued, or a new one trained on the training split."""
+def prepare_tokenizer(config: TrainConfig, corpus: Corpus, checkpoint: Checkpoint | None) -> Tokenizer:
+    """The tokenizer of the checkpoint that is continued, or a new one trained on the training split.
+
+    It comes into the run directory when nothing is left that may refuse the run.
+    """
     if checkpoint is not None:
         return Tokenizer.load(checkpoint.directory)
-    return Tokenizer.train(config.tokenizer, corpus.training_pairs(), run, say)
+    return Tokenizer.train(config.tokenizer, corpus.training_pairs(), None, say)
 
 
 def require_same_data(checkpoint: Checkpoint, data: dict[str, str], run: Path) -> None:
@@ -281,5 +302,6 @@ def corpus_identity(corpus: Corpus) -> dict[str, str]:
 
 
 def say(text: str) -> None:
-    """One line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """One line on stderr, if there is somebody to read it."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)

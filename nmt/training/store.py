@@ -27,30 +27,29 @@ from nmt.training.checkpoint import (
     step_directories,
 )
 
-OWN_FILES = (
-    "config.yaml",
-    "*.model",
-    "metrics.jsonl",
-    "results.json",
-    "report.html",
-    *(pattern for folder in ("checkpoints", "hypotheses", "tensorboard") for pattern in (folder, f"{folder}/*")),
-)
-"""What training and scoring write into a run directory."""
+OWN_FOLDERS = ("checkpoints", "hypotheses", "tensorboard")
+OWN_FILES = ("config.yaml", "*.model", "metrics.jsonl", "results.json", "report.html", "hypotheses/*")
+"""What training and scoring write into a run directory, besides checkpoints and TensorBoard's files."""
 
 
 def require_own_files(run: Path) -> None:
-    """Raises RequestError where what would be written into a run directory is a link to somewhere else.
+    """Raises RequestError where what would be written into a run directory is something else than it should be.
 
-    A run directory that comes from elsewhere could have any file of this machine overwritten otherwise.
+    A link to somewhere else: a run directory that comes from elsewhere could have any file of this machine overwritten.
+    A pipe, which would be waited for, or a folder in place of a file: better now than when hours of work are done.
     """
     own = run.resolve()
-    for pattern in OWN_FILES:
+    for pattern in (*OWN_FOLDERS, "checkpoints/*", "tensorboard/*", *OWN_FILES):
         for path in sorted(run.glob(pattern)):
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(own):
                 raise RequestError(
                     f"{path} is a link that leads out of the run directory, and nothing is written through it; "
                     "link the run directory as a whole instead"
                 )
+            if path.exists() and pattern in OWN_FOLDERS and not path.is_dir():
+                raise RequestError(f"{path} is no folder, though a run directory has one of that name; remove it")
+            if path.exists() and pattern in OWN_FILES and not path.is_file():
+                raise RequestError(f"{path} is no regular file, though a run directory has one of that name; remove it")
 
 
 class RunStore:

@@ -138,7 +138,7 @@ class Trainer:
         """Trains until a budget is used up or patience is lost.
 
         Raises:
-            Interrupted: after SIGINT or SIGTERM, with the state saved.
+            Interrupted: after SIGINT, SIGTERM or SIGHUP, with the state saved.
             WorkError: too many steps in a row without a finite gradient, out of memory, or a full disk.
         """
         self._plan_epoch()
@@ -220,7 +220,7 @@ class Trainer:
             rows, width = batch.target_output_BT.shape
             raise WorkError(
                 f"out of memory with a batch of {rows} pairs of up to {max(width, batch.source_BS.shape[1])} pieces: "
-                f"lower batch.tokens={self.config.batch.tokens} and raise batch.accumulate instead"
+                f"lower batch.tokens={self.config.batch.tokens} and raise batch.accumulate instead, in another run.dir"
             ) from error
         taken.sums[:3] += torch.stack((sums.loss.detach(), sums.cross_entropy, sums.correct))
         taken.sums[3] += batch.target_output_BT.numel()
@@ -340,7 +340,9 @@ class Trainer:
         with Averaged(self.average):
             weights = {name: weight.clone() for name, weight in self._weights().items()}
         if not all(weight.isfinite().all() for weight in weights.values()):
-            raise WorkError(f"the weights are not finite after step {self.progress.step}: lower optimizer.lr")
+            raise WorkError(
+                f"the weights are not finite after step {self.progress.step}: lower optimizer.lr in another run.dir"
+            )
         state = self.state()
         with self.processes.together():
             if self.processes.first:

@@ -16,6 +16,7 @@ from nmt.data.batching import make_batch
 from nmt.data.corpus import Corpus, Report
 from nmt.data.encoded import EncodedCorpus, encode_pairs, report_unknown
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.search import go_on
 from nmt.decoding.translator import Translator, has_content, length_batches
 from nmt.errors import WorkError
 from nmt.evaluation.alignment import Alignment
@@ -23,6 +24,7 @@ from nmt.evaluation.metrics import corpus_scores
 from nmt.models.base import TranslationModel
 from nmt.training.device import autocast
 from nmt.training.distributed import ALONE, Processes
+from nmt.training.interruption import Stopped
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.monitor import Sample
 
@@ -68,7 +70,8 @@ class Validator:
         """Validates a model, which is in evaluation mode meanwhile. Each process does a share, all get the whole.
 
         Raises:
-            Stopped: when `should_stop` says so between two batches, in any of the processes.
+            Stopped: when `should_stop` says so, in any of the processes; asked between two batches and, in a search,
+                between two positions, since one batch of long sentences may take minutes.
             WorkError: the loss is not finite.
         """
         began = time.perf_counter()
@@ -77,12 +80,15 @@ class Validator:
         try:
             loss = self._loss(model, device, should_stop)
             if not math.isfinite(loss):
-                raise WorkError("the loss in validation is not finite: training has diverged; lower optimizer.lr")
+                raise WorkError(
+                    "the loss in validation is not finite: training has diverged; lower optimizer.lr in another run.dir"
+                )
             search = dataclasses.replace(
                 self.config.search, beam_size=self.config.validation.beam_size, n_best=1, sampling=False
             )
             translator = Translator(model, self.tokenizer, search, device)
             hypotheses = self._translate(translator, should_stop)
+            translator.between_steps = go_on  # what is left is short, and the first process's alone
             return self.processes.from_first(lambda: self._measured(translator, loss, hypotheses, began))
         finally:
             model.train(was_training)
@@ -108,6 +114,12 @@ class Validator:
     def _translate(self, translator: Translator, should_stop: Callable[[], bool]) -> list[str]:
         sources = [self.encoded.source[i].tolist() for i in self.asked]
         search = translator.search
+
+        def leave_if_stopped() -> None:
+            if should_stop():
+                raise Stopped
+
+        translator.between_steps = leave_if_stopped
 
         def translated(places: list[int]) -> list[str]:
             found = ["" for _ in places]

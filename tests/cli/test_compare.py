@@ -82,7 +82,11 @@ def test_runs_that_all_went_well_end_with_status_0(
         (["{ours-s1}", "{other}", "--baseline", "{cut}"], 2, "cut is none of the runs: "),
         (["{ours-s1}", "{other}", "--set", "dev"], 2, "compare: --set dev: no such test set; there are: test"),
         (["{ours-s1}", "{other}", "--lengths", "9,3"], 2, "--lengths: invalid list of rising whole numbers"),
-        (["{ours-s1}", "{other}", "--output", "{ours-s1}/config.yaml"], 1, "cannot be written: File exists"),
+        (
+            ["{ours-s1}", "{other}", "--output", "{ours-s1}/config.yaml"],
+            1,
+            "config.yaml/comparison.json: Not a directory",
+        ),
         (["{ours-s1}", "{broken}", "--baseline", "{broken}"], 1, "the baseline can not be scored: "),
     ],
 )

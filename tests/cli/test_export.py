@@ -59,6 +59,31 @@ def copy(exported: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(exported, tmp_path / "copy"))
 
 
+@pytest.mark.case
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(
+    nmt: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def translate(*_: object) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr(export.Translator, "translate", translate)
+    (tmp_path / "file").write_text("")
+    outcome = nmt("export", run, "--output", tmp_path / "file" / "a")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err == f"nmt: error: cannot write {tmp_path / 'file' / 'a'}: Not a directory\n"
+
+
+@installed
+@pytest.mark.case
+def test_a_link_to_an_export_stays(nmt: Command, run: Path, copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("copy")
+    before = (copy / "model.bin").stat().st_ino
+    assert nmt("export", run, "--output", tmp_path / "link").status == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (copy / "model.bin").stat().st_ino != before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "link"]
+
+
 @installed
 def test_what_is_told_and_where_it_goes(nmt: Command, run: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(run, tmp_path / "run", symlinks=True)

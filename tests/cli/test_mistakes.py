@@ -245,6 +245,18 @@ MISTAKES: dict[str, tuple[Callable[[Place], Iterable[str | Path]], int, str]] = 
     "tokenizer deleted": (deleted("tokenizer.model"), 1, "tokenizer.model is missing"),
     "another format": (another_format, 2, "checkpoint format 99, this version of nmt reads format 1"),
     # files in and out
+    "a set of two files": (
+        lambda place: ["score", "--hypotheses", "a", "--references", "b", "--set", "test"],
+        2,
+        "--set is a RUN's",
+    ),
+    "references of nothing": (
+        lambda place: ["score", "--hypotheses", place.write("a", b"un\n"), "--references", place.write("b", b" \n")],
+        2,
+        "b is blank",
+    ),
+    "no such variable": (training('run.notes="${oc.env:NO_SUCH}"'), 2, "there is no environment variable NO_SUCH"),
+    "a name too long": (training(f"run.dir={'r' * 5000}"), 1, "cannot be made: File name too long"),
     "no such input": (lambda place: place.translate("--input", place.folder / "no.txt"), 2, "no.txt: No such file"),
     "input is a folder": (lambda place: place.translate("--input", place.corpus), 2, "Is a directory"),
     "input is binary": (lambda place: place.translate("--input", place.write("b", b"a\0\na")), 2, "line 1: a NUL byte"),
@@ -309,6 +321,23 @@ def test_no_memory_for_the_batch(place: Place, nmt: Command, monkeypatch: pytest
     (error,) = [line for line in outcome.err.splitlines() if "error" in line]
     assert error.startswith("nmt: error: out of memory with a batch of 11 pairs")
     assert "lower batch.tokens=300" in error
+    assert error.endswith("in another run.dir"), "since a run keeps its batches"
+
+
+@pytest.mark.case
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+)
+def test_no_memory_elsewhere(error: Exception, place: Place, nmt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("nmt.training.session.build_model", fail)
+    outcome = nmt(*place.train())
+    assert (outcome.status, outcome.err.splitlines()[-1]) == (
+        1,
+        "nmt: error: out of memory (set NMT_TRACEBACK=1 to see where)",
+    )
 
 
 @pytest.mark.case

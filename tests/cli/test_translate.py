@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import re
 import select
@@ -17,7 +18,9 @@ import pytest
 
 import nmt as library
 from nmt import commands
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
+from nmt.errors import RequestError
 
 Command = Callable[..., Any]
 
@@ -220,6 +223,49 @@ def test_a_bad_line_anywhere_in_a_chunk(
     outcome = nmt("translate", trained_run, "--input", tmp_path / "in")
     assert (outcome.status, outcome.out.splitlines()) == (2, expected[:before])
     assert f"in line {before + 1}: not UTF-8" in outcome.err
+
+
+@pytest.mark.case
+def test_gzip_on_stdin_is_named_as_such(nmt: Command, trained_run: Path) -> None:
+    outcome = nmt("translate", trained_run, stdin=gzip.compress(as_lines(SENTENCES)))
+    says = "nmt: error: stdin is a gzip file: unpack it with zcat, or name it with --input\n"
+    assert (outcome.status, outcome.out, outcome.err) == (2, "", says)
+
+
+@pytest.mark.case
+@pytest.mark.parametrize("place", range(5))
+def test_a_line_that_cannot_be_translated_takes_none_before_it_along(
+    place: int,
+    nmt: Command,
+    trained_run: Path,
+    translator: Translator,
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though they were to be translated together."""
+    texts = [*SENTENCES[:place], "too long", *SENTENCES[place:]]
+    search_ids = Translator.search_ids
+
+    def refusing(self: Translator, sources: Any, *arguments: Any, **named: Any) -> Any:
+        for number, source in zip(named["numbers"], sources, strict=True):
+            if source == refused:
+                raise RequestError(f"line {number + 1} is refused")
+        return search_ids(self, sources, *arguments, **named)
+
+    [refused] = translator.tokenizer.encode_source(["too long"])
+    monkeypatch.setattr(Translator, "search_ids", refusing)
+    outcome = nmt("translate", trained_run, stdin=as_lines(texts))
+    assert (outcome.status, outcome.out.splitlines()) == (2, expected[:place])
+    assert outcome.err == f"nmt: error: line {place + 1} is refused\n"
+
+
+def test_a_translation_without_text_is_told(nmt: Command, trained_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model may answer with a space and nothing else: the line stays, and is empty."""
+    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "")
+    outcome = nmt("translate", trained_run, stdin=as_lines([SENTENCES[0], "", SENTENCES[1]]))
+    assert (outcome.status, outcome.out) == (0, "\n\n\n")
+    says = "warning: lines 1, 3: the model's translation has no text; it answered with nothing but spaces\n"
+    assert outcome.err == says
 
 
 # Exactness -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """A run that is stopped or killed loses nothing that was saved, and the same command comes to the same end.
 
-SIGINT and SIGTERM at every kind of moment, in this process; SIGKILL at random ones, in processes of its own.
+SIGINT, SIGTERM and SIGHUP at every kind of moment, in this process; SIGKILL at random ones, in processes of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,16 @@ MOMENTS: dict[str, tuple[Any, str, int]] = {
 }
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.fixture
+def _no_nohup() -> Iterator[None]:
+    """Whatever the tests were started with, SIGHUP is as it is in a terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_no_nohup")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("moment", ["training", *MOMENTS])
 def test_a_signal_at_any_moment(
     moment: str,

@@ -25,6 +25,7 @@ from nmt.files import (
     locked,
     remove_directory,
     remove_leftovers,
+    require_writable,
     sha256_of,
     write_atomically,
 )
@@ -315,3 +316,85 @@ def test_sha256_is_that_of_the_bytes_and_a_missing_file_is_named(tmp_path: Path)
     assert sha256_of(tmp_path / "file") == hashlib.sha256(b"abc").hexdigest()
     with pytest.raises(RequestError, match=r"cannot read .*absent: No such file or directory"):
         sha256_of(tmp_path / "absent")
+
+
+# require_writable
+
+
+def written_directory(path: Path) -> None:
+    with complete_directory(path, replace=True):
+        pass
+
+
+def test_what_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    before = names(tmp_path)
+    for name in ("file", "pipe", "new/folder/file", "/dev/null", "é" * 120):
+        require_writable(tmp_path / name)
+    for name in ("directory", "new/directory"):
+        require_writable(tmp_path / name, directory=True)
+    assert names(tmp_path) == before
+    assert (tmp_path / "file").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("name", "directory", "cause"),
+    [
+        ("directory", False, "Is a directory"),
+        ("file", True, "Not a directory"),
+        ("pipe", True, "Not a directory"),
+        ("file/below", False, "Not a directory"),
+        ("circle", False, "Too many levels of symbolic links"),
+        ("circle", True, "Too many levels of symbolic links"),
+        ("x" * 300, False, "File name too long"),
+        ("/proc/none", False, "No such file or directory"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_as_it_would_be_in_the_end(
+    name: str, directory: bool, cause: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "circle").symlink_to("circle")
+    os.mkfifo(tmp_path / "pipe")
+    before = names(tmp_path)
+    with pytest.raises(WorkError, match=rf"^cannot write \S*{re.escape(name)}: {cause}") as caught:
+        require_writable(tmp_path / name, directory=directory)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(WorkError):
+        written_directory(tmp_path / name) if directory else write_atomically(tmp_path / name, "x")
+    assert names(tmp_path) == before
+
+
+def test_a_name_of_the_greatest_length_can_be_written(tmp_path: Path) -> None:
+    write_atomically(tmp_path / ("é" * 127), "x")
+    with complete_directory(tmp_path / ("x" * 255)):
+        pass
+    assert names(tmp_path) == ["x" * 255, "é" * 127]
+
+
+def test_a_link_to_a_directory_stays(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "old").write_text("")
+    (tmp_path / "link").symlink_to("real")
+    with complete_directory(tmp_path / "link", replace=True) as temporary:
+        (temporary / "new").write_text("")
+    assert (tmp_path / "link").is_symlink()
+    assert names(tmp_path / "real") == ["new"]
+    assert names(tmp_path) == ["link", "real"]
+
+
+def test_a_descriptor_by_its_name_must_be_open_for_writing(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "w+b") as file, open(tmp_path / "file", "rb") as only_read:
+        for number, cause in ((only_read.fileno(), "Bad file descriptor"), (987, "Bad file descriptor")):
+            for write in (require_writable, lambda path: write_atomically(path, "x")):
+                with pytest.raises(WorkError, match=f"^cannot write /dev/fd/{number}: {cause}$"):
+                    write(f"/dev/fd/{number}")
+        file.write(b"before ")
+        file.flush()
+        require_writable(f"/dev/fd/{file.fileno()}")
+        write_atomically(f"/dev/fd/{file.fileno()}", "here")
+        file.write(b" after")
+    assert (tmp_path / "file").read_bytes() == b"before here after"

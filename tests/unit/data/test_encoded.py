@@ -196,6 +196,23 @@ def test_a_damaged_cache_is_encoded_again(run: Run, damage: str) -> None:
     assert run.cached() == {directory}
 
 
+@pytest.mark.case
+@pytest.mark.parametrize("name", ["source.ids", "source.offsets", "target.ids", "target.offsets", "meta.json"])
+def test_a_bit_that_flipped_in_the_cache_is_found(run: Run, name: str) -> None:
+    """Its size is right, and whatever it says is in range: only a checksum tells."""
+    expected = sentences(run.encode().source), sentences(run.encode().target)
+    [directory] = run.cached()
+    data = bytearray((directory / name).read_bytes())
+    data[data.index(b'"unknown": ') + 11 if name == "meta.json" else len(data) // 2] ^= 1
+    (directory / name).write_bytes(data)
+    with pytest.raises(WorkError, match=f"not a complete encoded corpus \\({name} is not what was written\\)"):
+        EncodedCorpus.open(directory)
+    run.lines.clear()
+    again = run.encode()
+    assert (sentences(again.source), sentences(again.target)) == expected
+    assert "is broken" in run.lines[0]
+
+
 def test_an_unreadable_training_file_leaves_nothing(run: Run) -> None:
     run.corpus.train[0].target.write_bytes(b"un\n\xe9\n")
     with pytest.raises(RequestError, match=r"train\.fr line 2"):

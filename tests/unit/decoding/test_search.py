@@ -253,3 +253,17 @@ def test_n_best_are_the_first_of_more() -> None:
         for n in (2, 6)
     )
     assert [found[:2] for found in many] == few
+
+
+@pytest.mark.parametrize("sampling", [False, True])
+def test_a_search_can_be_left_between_two_positions(sampling: bool) -> None:
+    model = table_model({BOS: {A: 1.0}, A: {A: 1.0}}, vocabulary=7)
+
+    def leave() -> None:
+        if model.steps == 3:
+            raise KeyError("left")
+
+    find = build_search(model, settings(beam_size=2, sampling=sampling, max_length_extra=40), leave)
+    with pytest.raises(KeyError, match="left"):
+        find(ONE, [1])
+    assert model.steps == 3

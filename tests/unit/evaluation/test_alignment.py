@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.errors import RequestError
+from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import (
     Alignment,
     alignment_error_rate,
@@ -182,7 +182,7 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
     plot_alignment(pieces(), tmp_path / "made" / "picture.png")
     assert (tmp_path / "made" / "picture.png").is_file()
     (tmp_path / "file").write_text("")
-    with pytest.raises(RequestError, match=r"file"):
+    with pytest.raises(WorkError, match=r"file"):
         plot_alignment(pieces(), tmp_path / "file" / "picture.png")
 
 

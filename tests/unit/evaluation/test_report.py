@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 
-from nmt.errors import WorkError
 from nmt.evaluation.compare import Comparison
 from nmt.evaluation.report import (
     as_page,
     as_record,
     as_text,
-    check_folder,
     count_text,
     difference_text,
     p_text,
@@ -175,16 +173,6 @@ def test_the_page_is_as_wide_as_the_window_and_only_tables_scroll(page: str, tmp
 
 def test_files_are_written(comparison: Comparison, record: dict[str, Any], tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
-    check_folder(folder)
-    assert list(folder.iterdir()) == []
     write_report(comparison, record, folder)
     assert json.loads((folder / "comparison.json").read_text()) == record
     assert (folder / "comparison.html").read_text() == as_page(comparison, record)
-
-
-def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(WorkError, match=r"compare: --output .*file cannot be written: File exists"):
-        check_folder(tmp_path / "file")
-    with pytest.raises(WorkError, match=r"--output .*below cannot be written: Not a directory"):
-        check_folder(tmp_path / "file" / "below")

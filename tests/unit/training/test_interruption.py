@@ -6,13 +6,22 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
-from nmt.training.interruption import Interruption, ProcessLost, Terminated, sigterm_raised
+from nmt.training.interruption import Interruption, ProcessLost, Terminated, termination_raised
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.fixture(autouse=True)
+def _no_nohup() -> Iterator[None]:
+    """Whatever the tests were started with, SIGHUP is as it is in a terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", Interruption.SIGNALS)
 def test_the_first_signal_is_only_noted(number: signal.Signals) -> None:
     before = [signal.getsignal(each) for each in Interruption.SIGNALS]
     with Interruption() as interruption:
@@ -49,22 +58,34 @@ def test_handlers_come_back_after_an_error() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_elsewhere_sigterm_is_an_exception_the_first_time() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with sigterm_raised():
+def test_under_nohup_a_closed_terminal_is_nothing() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with termination_raised(), Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert interruption.received is None
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_elsewhere_it_is_an_exception_the_first_time(number: int) -> None:
+    before = signal.getsignal(number)
+    with termination_raised():
         with Interruption() as interruption:
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert interruption.received == signal.SIGTERM
-        with pytest.raises(Terminated):
-            os.kill(os.getpid(), signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) == before
+            os.kill(os.getpid(), number)
+            assert interruption.received == number
+        with pytest.raises(Terminated) as raised:
+            os.kill(os.getpid(), number)
+        assert raised.value.signal_number == number
+        for other in {signal.SIGTERM, signal.SIGHUP} - {number}:  # a shutdown sends both; cleaning up goes on
+            os.kill(os.getpid(), other)
+    assert signal.getsignal(number) == before
 
 
 def test_a_second_sigterm_ends_the_process() -> None:
     program = (
         "import os, signal\n"
-        "from nmt.training.interruption import Terminated, sigterm_raised\n"
-        "with sigterm_raised():\n"
+        "from nmt.training.interruption import Terminated, termination_raised\n"
+        "with termination_raised():\n"
         "    try:\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "    except Terminated:\n"
@@ -78,7 +99,7 @@ def test_a_second_sigterm_ends_the_process() -> None:
 def test_a_handler_of_somebody_elses_stays() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with sigterm_raised():
+        with termination_raised():
             os.kill(os.getpid(), signal.SIGTERM)
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:

@@ -7,6 +7,7 @@ import math
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from nmt.config import FilesData, TrainConfig
 from nmt.data.batching import make_batch
 from nmt.data.corpus import prepare_corpus
 from nmt.data.tokenizer import PAD
+from nmt.decoding import search
 from nmt.decoding.translator import Translator
 from nmt.evaluation.metrics import corpus_scores
 from nmt.training.interruption import Stopped
@@ -166,6 +168,25 @@ def test_the_model_is_left_as_it_was(stop_after: int | None, validator: Validate
         model.eval()
     validator()(model, CPU)
     assert not model.training
+
+
+def test_a_long_batch_is_left_within_a_position(
+    validator: Validate, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One batch of long sentences may take minutes."""
+    steps = 0
+    advance = search._advance
+
+    def counting(*arguments: Any) -> None:
+        nonlocal steps
+        steps += 1
+        advance(*arguments)
+
+    monkeypatch.setattr(search, "_advance", counting)
+    with pytest.raises(Stopped):
+        validator(tokens=100_000)(translator.model, CPU, lambda: steps >= 2)
+    assert steps == 2
+    assert validator(tokens=100_000)(translator.model, CPU).metrics["bleu"] > 80
 
 
 def test_dropout_is_off(validator: Validate, translator: Translator) -> None:

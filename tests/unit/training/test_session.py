@@ -176,11 +176,13 @@ def test_the_run_of_another_config_is_refused(configure: Configure, tmp_path: Pa
 
 @pytest.mark.case
 def test_a_run_that_never_began_does_not_stand_in_the_way(configure: Configure, tmp_path: Path) -> None:
-    """A mistake is found after the directory is made; corrected, the command works with the same run.dir."""
+    """A mistake leaves no directory, and what another attempt left is in nobody's way: corrected, the command works."""
     with pytest.raises(RequestError, match=r"tokenizer\.vocab_size=16 is too small"):
         train(configure("tokenizer.vocab_size=16"))
     with pytest.raises(RequestError, match="no file nothing"):
         train(configure("data.train=[{source: nothing.en, target: nothing.fr}]"))
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
     (tmp_path / "run" / "tokenizer.model").write_bytes(b"of another attempt")
     train(configure())
     assert step_of(tmp_path / "run") == 3

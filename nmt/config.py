@@ -202,7 +202,11 @@ class GrammarData(DataConfig):
     test_pairs: int = key(900, "test pairs, spread evenly over sentence lengths", at_least=1)
     min_words: int = key(3, "fewest English words in a sentence", at_least=3)
     max_words: int = key(60, "most English words in a sentence", at_most=60)
-    lengths: str = key("skewed", "skewed: short ones train most; even: all alike", choices=("skewed", "even"))
+    lengths: str = key(
+        "skewed",
+        "of training and validation; skewed: many short ones; even: all alike; mixed: every other pair of either",
+        choices=("skewed", "even", "mixed"),
+    )
 
 
 @dataclass

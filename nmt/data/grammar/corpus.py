@@ -7,6 +7,7 @@ when more training pairs are asked for. No sentence, of either language, occurs 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 
@@ -58,6 +59,13 @@ def skewed_lengths(rng: Random, shortest: int, longest: int, count: int) -> Iter
         yield length
 
 
+def mixed_lengths(rng: Random, shortest: int, longest: int, count: int) -> Iterator[int]:
+    """A length of either kind in turn: short sentences to learn from first, and long ones to be good at."""
+    half = -(-count // 2)
+    kinds = skewed_lengths(rng, shortest, longest, half), even_lengths(shortest, longest, half)
+    return islice(chain.from_iterable(zip(*kinds, strict=True)), count)
+
+
 def generate_sets(config: GrammarData) -> Iterator[tuple[str, list[Pair]]]:
     """The sets by name, test first. Raises RequestError where the configuration cannot be met."""
     _check(config)
@@ -65,8 +73,13 @@ def generate_sets(config: GrammarData) -> Iterator[tuple[str, list[Pair]]]:
     seen: set[str] = set()
     for name, count in (("test", config.test_pairs), ("valid", config.valid_pairs), ("train", config.train_pairs)):
         rng = Random(f"{config.seed} {name}")
-        even = name == "test" or config.lengths == "even"
-        lengths = even_lengths(low, high, count) if even else skewed_lengths(rng, low, high, count)
+        match "even" if name == "test" else config.lengths:
+            case "even":
+                lengths = even_lengths(low, high, count)
+            case "mixed":
+                lengths = mixed_lengths(rng, low, high, count)
+            case _:
+                lengths = skewed_lengths(rng, low, high, count)
         yield name, [_new_pair(rng, length, seen, name, count) for length in lengths]
 
 

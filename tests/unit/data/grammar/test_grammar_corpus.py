@@ -11,7 +11,7 @@ import pytest
 
 from nmt.config import GrammarData
 from nmt.data.grammar import generate_pair, words, write_grammar_corpus
-from nmt.data.grammar.corpus import even_lengths, skewed_lengths
+from nmt.data.grammar.corpus import even_lengths, mixed_lengths, skewed_lengths
 from nmt.errors import RequestError
 
 NAMES = ("train", "valid", "test")
@@ -64,6 +64,16 @@ def test_training_lengths_are_even_where_asked_for(files: dict[str, bytes], tmp_
         assert sum(found.values()) == count
         assert max(found.values()) - min(found.get(length, 0) for length in range(3, 61)) <= 1
     assert all(even[name] == files[name] for name in files if name.startswith("test"))
+
+
+def test_mixed_training_lengths_are_half_of_either_kind(files: dict[str, bytes], tmp_path: Path) -> None:
+    mixed = written(tmp_path / "mixed", lengths="mixed")
+    found = [len(line.split()) for line in lines(mixed["train.en"])]
+    assert len(found) == 400
+    assert Counter(found[1::2]) == Counter(even_lengths(3, 60, 200))
+    assert sum(length <= 10 for length in found[0::2]) > 60 > sum(length > 40 for length in found[0::2])
+    assert all(mixed[name] == files[name] for name in files if name.startswith("test"))
+    assert list(mixed_lengths(Random("x"), 5, 5, 3)) == [5, 5, 5]
 
 
 def test_test_set_has_each_length_equally_often(files: dict[str, bytes]) -> None:

@@ -64,7 +64,7 @@ def test_transformer_sizes_are_those_of_the_paper() -> None:
     # Vaswani et al. 2017, table 3, and the small one for corpora of some ten thousand pairs.
     assert sizes("transformer_base") == (512, 2048, 8, 6, 6, 0.1)
     assert sizes("transformer_big") == (1024, 4096, 16, 6, 6, 0.3)
-    assert sizes("transformer_tiny") == (128, 256, 4, 4, 4, 0.2)
+    assert sizes("transformer_tiny") == (128, 256, 4, 4, 4, 0.1)
 
 
 def test_every_key_has_a_meaning_and_its_default_is_allowed() -> None:

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# The fixed-context bottleneck, measured: every model of the ladder on the grammar corpus, three seeds, equal minutes and
-# equal widths. Two runs at a time, one thread each: under 150 minutes on two cores. Interrupt and repeat at will:
-# finished runs are skipped, a half-done one is continued.
-#   MINUTES=12 WIDTH=128 SEEDS="1 2 3" MODELS="lstm cho …" scripts/reproduce_bottleneck.sh [OVERRIDES]
+# The fixed-context bottleneck, measured: every model of the ladder on the grammar corpus, three seeds, equal minutes.
+# Two runs at a time, one thread each: under 150 minutes on two cores. Interrupt and repeat at will: finished runs are
+# skipped, a half-done one is continued.
+#   MINUTES=12 SEEDS="1 2 3" MODELS="lstm cho …" scripts/reproduce_bottleneck.sh [OVERRIDES]
 # A model may bring an override of its own, as transformer_tiny:model.positions=rotary does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 source scripts/environment.sh
 minutes=${MINUTES:-12}
-width=${WIDTH:-128}
 seeds=${SEEDS:-1 2 3}
 # Rotary positions, because with sinusoids a Transformer has not learned to follow a long sentence after so few minutes.
 rotary=model.positions=rotary
@@ -17,25 +16,11 @@ models=${MODELS:-lstm cho bahdanau luong intra_attention transformer_tiny:$rotar
 folder=${FOLDER:-runs/bottleneck}
 mkdir -p "$folder"
 
-sizes() { # MODEL: the overrides that make all its parts as wide
-    local keys key
-    case $1 in
-        lstm | luong) keys="embedding_size hidden_size" ;;
-        cho) keys="embedding_size hidden_size readout_size" ;;
-        bahdanau) keys="embedding_size hidden_size attention_size readout_size" ;;
-        intra_attention) keys="embedding_size hidden_size attention_size" ;;
-        *) keys="width" && echo "model.feed_forward_size=$((2 * width))" ;;
-    esac
-    for key in $keys; do
-        echo "model.$key=$width"
-    done
-}
-
 train() { # MODEL[:OVERRIDE] SEED [OVERRIDES]
     local model=${1%%:*} run=$folder/${1%%:*}-$2
-    # shellcheck disable=SC2046  # words are meant
-    OMP_NUM_THREADS=1 .venv/bin/nmt train experiment=bottleneck model="$model" $(sizes "$model") \
-        $(own_override "$1") trainer.seed="$2" trainer.threads=1 trainer.max_minutes="$minutes" run.dir="$run" \
+    # shellcheck disable=SC2046  # an override is a word, and there may be none
+    OMP_NUM_THREADS=1 .venv/bin/nmt train experiment=bottleneck model="$model" $(own_override "$1") \
+        trainer.seed="$2" trainer.threads=1 trainer.max_minutes="$minutes" run.dir="$run" \
         "${@:3}" >>"$run.log" 2>&1
 }
 

@@ -369,6 +369,8 @@ def _set_streams() -> None:
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
+            # A terminal or pipe that another program has left without waiting would lose what it cannot take at once.
+            os.set_blocking(descriptor, True)
         except OSError:
             # Closed, its number would be given to the next file, which would then get what a library in C prints.
             # A folder can be neither read nor written, whoever tries.

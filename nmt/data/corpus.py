@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from nmt.config import DataConfig, FilePair, FilesData, GrammarData, HubData
+from nmt.data.cached import cached_directory
 from nmt.data.download import fetch
 from nmt.data.filter import is_blank
 from nmt.errors import RequestError
-from nmt.files import cache_root, cause_of, complete_directory
+from nmt.files import cache_root, cause_of
 
 Report = Callable[[str], None]
 
@@ -244,10 +245,12 @@ def _grammar_corpus(config: GrammarData, report: Report) -> Corpus:
     names = {"source_language", *(GrammarData.__dataclass_fields__.keys() - DataConfig.__dataclass_fields__.keys())}
     parameters = {name: getattr(config, name) for name in names} | {"version": grammar.GRAMMAR_VERSION}
     directory = cache_root(config.cache) / "grammar" / content_key(parameters)
-    if not directory.is_dir():
+
+    def generate(temporary: Path) -> None:
         report(f"generating {config.train_pairs} training pairs with the grammar, seed {config.seed}")
-        with complete_directory(directory) as temporary:
-            grammar.write_grammar_corpus(config, temporary)
+        grammar.write_grammar_corpus(config, temporary)
+
+    cached_directory(directory, generate, report)
 
     def split_files(split: str) -> PairFiles:
         names = (f"{split}.{source}", f"{split}.{target}", f"{split}.align")

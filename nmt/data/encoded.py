@@ -32,7 +32,7 @@ from nmt.data.corpus import Corpus, Report, content_key
 from nmt.data.filter import BLANK_SOURCE, BLANK_TARGET, TOO_MANY_PIECES, PairFilter
 from nmt.data.tokenizer import UNKNOWN, Tokenizer
 from nmt.errors import RequestError, WorkError
-from nmt.files import cache_root, complete_directory, read_regular, sha256_of
+from nmt.files import cache_root, cause_of, complete_directory, read_regular, sha256_of
 
 FORMAT = 3  # to be raised when the files or the rules change: older caches are then not found any more
 CHUNK = 4096  # pairs that are encoded at once
@@ -173,7 +173,19 @@ def draw_segmentations(corpus: EncodedCorpus, tokenizer: Tokenizer, config: Trai
 
     A sentence whose draw has more than data.filter.max_pieces pieces keeps its likeliest segmentation. The ids are in
     mapped temporary files that have no name and vanish with the arrays.
+
+    Raises: WorkError when they cannot be written.
     """
+    try:
+        return _drawn(corpus, tokenizer, config, epoch)
+    except OSError as error:
+        raise WorkError(
+            f"cannot write the segmentations of epoch {epoch} in {tempfile.gettempdir()}: {cause_of(error)}; "
+            "set TMPDIR to a folder with more room"
+        ) from error
+
+
+def _drawn(corpus: EncodedCorpus, tokenizer: Tokenizer, config: TrainConfig, epoch: int) -> EncodedCorpus:
     alpha, limit = config.tokenizer.sampling_alpha, config.data.filter.max_pieces + 1
     with ExitStack() as files:
         sides = []

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import HubData
+from nmt.data.cached import cached_directory
 from nmt.data.corpus import Corpus, PairFiles, content_key
 from nmt.errors import RequestError, WorkError
-from nmt.files import cache_root, complete_directory
+from nmt.files import cache_root
 
 # What would end a line of a text file, or make it no text at all. All else is left as it is: it may be a reference.
 _NOT_IN_A_LINE = re.compile("\r\n|[\r\n\0]")
@@ -32,16 +33,18 @@ def hub_corpus(config: HubData, report: Callable[[str], None]) -> Corpus:
     splits = {"train": config.train, "valid": config.valid} | {f"test.{name}": s for name, s in config.test.items()}
     directory = cache_root(config.cache) / "hub" / content_key(_identity(config))
     languages = (config.source_language, config.target_language)
-    if not directory.is_dir():
-        with complete_directory(directory) as temporary:
-            for key, split in splits.items():
-                report(f"reading {config.path} {config.subset or ''} split {split}".replace("  ", " "))
-                pairs: Iterable[tuple[str, str]] = dataset_pairs(config, split, key=f"data.{key}")
-                if key == "train":
-                    pairs = islice(pairs, config.max_train_pairs)
-                changed = write_pairs(pairs, temporary / f"{key}.{languages[0]}", temporary / f"{key}.{languages[1]}")
-                if changed:
-                    report(f"line breaks inside {changed} texts of split {split} became spaces")
+
+    def convert(temporary: Path) -> None:
+        for key, split in splits.items():
+            report(f"reading {config.path} {config.subset or ''} split {split}".replace("  ", " "))
+            pairs: Iterable[tuple[str, str]] = dataset_pairs(config, split, key=f"data.{key}")
+            if key == "train":
+                pairs = islice(pairs, config.max_train_pairs)
+            changed = write_pairs(pairs, temporary / f"{key}.{languages[0]}", temporary / f"{key}.{languages[1]}")
+            if changed:
+                report(f"line breaks inside {changed} texts of split {split} became spaces")
+
+    cached_directory(directory, convert, report)
     files = {key: PairFiles(*(directory / f"{key}.{language}" for language in languages)) for key in splits}
     return Corpus(
         config.name,

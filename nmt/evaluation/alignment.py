@@ -260,17 +260,25 @@ def _fonts() -> list[str]:
 
 
 def _word_groups(pieces: Sequence[str], keep_end: bool) -> list[list[int]]:
-    """The indices of each word's pieces. An end mark stands at the end only, and is a word of its own."""
+    """The indices of each word's pieces: the words are those of the text that the pieces spell.
+
+    A piece that is nothing but a space belongs to the word after it, at the end to the one before it. An end mark
+    stands at the end only, and is a word of its own.
+    """
+    ended = len(pieces) > 0 and pieces[-1] == END_MARK
     groups: list[list[int]] = []
-    for index, piece in enumerate(pieces):
-        if index == len(pieces) - 1 and piece == END_MARK:
-            if keep_end:
-                groups.append([index])
-        elif not groups or piece.startswith(WORD_START):
-            groups.append([index])
-        else:
-            groups[-1].append(index)
-    return groups
+    spelt = False  # whether the last group has anything but spaces
+    for index, piece in enumerate(pieces[:-1] if ended else pieces):
+        if not groups or (spelt and piece.startswith(WORD_START)):
+            groups.append([])
+            spelt = False
+        groups[-1].append(index)
+        spelt = spelt or piece.strip(WORD_START) != ""
+    if groups and not spelt:
+        spaces = groups.pop()
+        if groups:
+            groups[-1] += spaces
+    return groups + [[len(pieces) - 1]] * (ended and keep_end)
 
 
 def _surface(pieces: Sequence[str]) -> str:

@@ -169,7 +169,9 @@ def _alignments(translator: Translator, test: TestSet) -> dict[int, Alignment]:
     chosen = [i for i in test.pictured if not is_blank(test.sources[i])]
     found = translator.translate([test.sources[i] for i in chosen], alignments=True)
     between_words = {i: t.alignment.words() for i, t in zip(chosen, found, strict=True) if t.alignment is not None}
-    return {i: alignment for i, alignment in between_words.items() if any(alignment.target_tokens)}
+    return {
+        i: alignment for i, alignment in between_words.items() if alignment.source_tokens and alignment.target_tokens
+    }
 
 
 def _in_words(translator: Translator) -> str:

@@ -38,6 +38,9 @@ def score_sets(
         RequestError: no such test set, a text that cannot be read, or a run directory with links that lead out of it.
     """
     require_own_files(run)
+    for name in names:
+        if name not in corpus.test:
+            raise RequestError(f"no test set {name} in {corpus.name}; there are: {', '.join(corpus.test)}")
     for path in (run / RESULTS_FILE, *(run / "hypotheses" / f"{name}.txt" for name in names)):
         require_writable(path)
     results = read_results(run)
@@ -46,16 +49,20 @@ def score_sets(
     kept = results.get("sets", {}) if results.get("provenance") == facts else {}
     results = {"sets": dict(kept), "provenance": facts}
     for name in names:
-        if name not in corpus.test:
-            raise RequestError(f"no test set {name} in {corpus.name}; there are: {', '.join(corpus.test)}")
         report(f"translating and scoring {name}: {corpus.test[name].count()} sentences")
         entry, hypotheses = _score(translator, corpus, corpus.test[name])
         write_atomically(run / "hypotheses" / f"{name}.txt", "".join(f"{line}\n" for line in hypotheses))
         results["sets"][name] = entry
         for warning in entry.pop("warnings"):
             report(f"{name}: {warning}")
-    write_atomically(run / RESULTS_FILE, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        _write(results, run)  # of each set when it is there: an interruption costs no more than one
+    if not names:
+        _write(results, run)
     return results
+
+
+def _write(results: dict[str, Any], run: Path) -> None:
+    write_atomically(run / RESULTS_FILE, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
 def _score(translator: Translator, corpus: Corpus, files: PairFiles) -> tuple[dict[str, Any], list[str]]:

@@ -26,7 +26,7 @@ from nmt.files import cause_of, require_writable, sha256_of
 from nmt.launch import Launch
 from nmt.models.registry import build_model
 from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
-from nmt.training.device import choose_device, slow_precision
+from nmt.training.device import choose_device, is_out_of_memory, slow_precision
 from nmt.training.distributed import Processes, joined
 from nmt.training.monitor import Monitor, SilentMonitor
 from nmt.training.store import RunStore, require_own_files
@@ -145,7 +145,9 @@ def restore(trainer: Trainer, checkpoint: Checkpoint, state: dict[str, Any]) -> 
 def _of_this_version(checkpoint: Checkpoint) -> Iterator[None]:
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
         path = checkpoint.directory / TRAINING
         raise RequestError(f"{path} is of another version of nmt ({type(error).__name__}: {error})") from error
 

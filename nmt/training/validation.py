@@ -109,7 +109,8 @@ class Validator:
         }
         samples = [Sample(self.sources[i], hypotheses[i], self.references[i]) for i in shown]
         alignments = [t.alignment.words() for t in aligned if t.alignment is not None]
-        return Validation(metrics, samples, alignments, scores.statistics.warnings)
+        drawn = [alignment for alignment in alignments if alignment.source_tokens and alignment.target_tokens]
+        return Validation(metrics, samples, drawn, scores.statistics.warnings)
 
     def _translate(self, translator: Translator, should_stop: Callable[[], bool]) -> list[str]:
         sources = [self.encoded.source[i].tolist() for i in self.asked]

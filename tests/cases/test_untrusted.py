@@ -210,6 +210,7 @@ def test_any_bytes_for_a_training_state_are_one_line(tmp_path: Path, content: by
         lambda state: {**state, "optimizer": {}},
         lambda state: {**state, "optimizer": {"state": {}, "param_groups": []}},
         lambda state: {**state, "optimizer": 7},
+        lambda state: {**state, "window": {**state["window"], "sums": [0.0] * 9}},
     ],
 )
 def test_plain_data_that_is_no_training_state_is_one_line(change: Callable[[Any], Any], run: Path) -> None:

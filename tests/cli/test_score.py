@@ -14,6 +14,8 @@ import pytest
 
 import nmt as library
 from nmt.data.corpus import prepare_corpus
+from nmt.errors import RequestError
+from nmt.evaluation import scoring
 from nmt.evaluation.scoring import score_sets
 
 Command = Callable[..., Any]
@@ -123,3 +125,25 @@ def test_blank_sources_and_references_are_scored(run_copy: Path, corpus_folder: 
     assert [round(results["bleu"], 2), round(results["chrf"], 2)] == sacrebleu(
         tmp_path / "test.fr", run_copy / "hypotheses" / "test.txt"
     )
+
+
+def test_an_interruption_costs_one_set_and_a_wrong_name_none(run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = library.load(run_copy)
+    assert translator.config is not None
+    corpus = prepare_corpus(translator.config.data, lambda line: None)
+    corpus = dataclasses.replace(corpus, test=dict.fromkeys(("one", "two"), corpus.test["test"]))
+    (run_copy / "results.json").unlink()
+    with pytest.raises(RequestError, match="no test set three"):
+        score_sets(translator, corpus, ["one", "three"], run_copy, lambda line: None)
+    assert not (run_copy / "results.json").exists(), "nothing is scored before all names are known"
+    score = scoring._score
+
+    def interrupted(*arguments: Any) -> Any:
+        if (run_copy / "results.json").exists():
+            raise KeyboardInterrupt
+        return score(*arguments)
+
+    monkeypatch.setattr(scoring, "_score", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        score_sets(translator, corpus, ["one", "two"], run_copy, lambda line: None)
+    assert scoring.read_results(run_copy)["sets"].keys() == {"one"}

@@ -71,6 +71,18 @@ def test_a_closed_stderr_changes_neither_stdout_nor_the_status() -> None:
 
 
 @pytest.mark.case
+def test_streams_that_do_not_wait_are_made_to() -> None:
+    """As another program that shares them may have left them: reading would fail at once, and writing lose lines."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    code = "import os; from nmt import cli; cli.main(['--version']); print(os.get_blocking(0))"
+    done = subprocess.run([sys.executable, "-c", code], stdin=read, capture_output=True, check=False, timeout=60)
+    assert done.stdout.endswith(b"True\n")
+    os.close(read)
+    os.close(write)
+
+
+@pytest.mark.case
 def test_no_file_gets_the_number_of_a_closed_stream() -> None:
     program = "import os; from nmt import cli; cli.main(['--version']); print(os.open('/', os.O_RDONLY) > 2, file=f)"
     code = f"import os; f = os.fdopen(os.dup(0), 'w'); {program}"

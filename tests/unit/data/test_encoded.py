@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import unicodedata
 from dataclasses import replace
@@ -289,6 +290,17 @@ def test_a_draw_stays_within_the_greatest_number_of_pieces(run: Run) -> None:
     for index, replaced_ in enumerate(too_long):
         expected = corpus.source[index] if replaced_ else free.source[index]
         assert bounded.source[index].tolist() == expected.tolist()
+
+
+@pytest.mark.case
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_no_room_for_an_epochs_draw(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = run.encode()
+    monkeypatch.setattr(module.tempfile, "TemporaryFile", functools.partial(open, "/dev/full", "w+b"))
+    with pytest.raises(
+        WorkError, match=r"^cannot write the segmentations of epoch 3 in \S+: No space left on device; set"
+    ):
+        draw_segmentations(corpus, run.tokenizer, run.config, 3)
 
 
 def replaced(config: TrainConfig, seed: int) -> TrainConfig:

@@ -63,6 +63,16 @@ def test_a_lone_word_start_belongs_to_the_pieces_after_it() -> None:
     np.testing.assert_allclose(words.weights_TS, [[5 / 6, 1 / 6]])
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["▁", "▁a", "b", "▁bc"]), max_size=8), st.booleans())
+def test_words_are_those_of_the_text_whatever_spaces_a_model_writes(target: list[str], keep_end: bool) -> None:
+    """A link names a word by its place in the line that was printed."""
+    pieces = [*target, "</s>"]
+    words = Alignment(["▁x", "</s>"], pieces, np.full((len(pieces), 2), 0.5)).words(keep_end)
+    assert words.target_tokens == "".join(target).replace("▁", " ").split() + ["</s>"] * keep_end
+    np.testing.assert_allclose(words.weights_TS, 0.5)
+
+
 def test_an_end_mark_in_the_text_is_no_end_mark() -> None:
     assert Alignment(["▁a", "</s>", "▁b"], ["▁y"], np.full((1, 3), 1 / 3)).words().source_tokens == ["a</s>", "b"]
 

@@ -1,0 +1,63 @@
+"""What was made for the cache is used as long as it is what was written, and made again when it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt.config import GrammarData
+from nmt.data.cached import CHECKSUMS, cached_directory
+from nmt.data.corpus import prepare_corpus
+
+pytestmark = pytest.mark.case
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("name", ["train.en", CHECKSUMS])
+@pytest.mark.parametrize("damage", [flipped, cut_off, Path.unlink])
+def test_a_damaged_folder_is_made_again(damage: Callable[[Path], None], name: str, tmp_path: Path) -> None:
+    reported: list[str] = []
+    made: list[Path] = []
+
+    def make(temporary: Path) -> None:
+        made.append(temporary)
+        (temporary / "train.en").write_text("The cat sees a horse.\n")
+
+    def prepared() -> None:
+        cached_directory(tmp_path / "corpus", make, reported.append)
+        assert (tmp_path / "corpus" / "train.en").read_text() == "The cat sees a horse.\n"
+
+    prepared()
+    prepared()
+    assert (len(made), reported) == (1, [])
+    damage(tmp_path / "corpus" / name)
+    prepared()
+    if name == CHECKSUMS and damage is not flipped:  # without them, as in older caches; or still JSON without its LF
+        assert (len(made), reported) == (1, [])
+    else:
+        assert (len(made), reported) == (2, [f"{tmp_path / 'corpus'} is damaged, and is made again"])
+    prepared()
+    assert len(made) <= 2
+
+
+def test_the_grammars_text_is_what_was_generated(tmp_path: Path) -> None:
+    reported: list[str] = []
+    config = GrammarData(
+        kind="grammar", name="g", cache=str(tmp_path), train_pairs=30, valid_pairs=3, test_pairs=3, max_words=9
+    )
+    corpus = prepare_corpus(config, reported.append)
+    before = list(corpus.train[0])
+    flipped(corpus.train[0].target)
+    assert list(prepare_corpus(config, reported.append).train[0]) == before
+    assert [line.split(" ")[0] for line in reported] == ["generating", str(corpus.train[0].source.parent), "generating"]

@@ -34,6 +34,7 @@ usage: nmt VERB …        (nmt VERB --help tells more)
   nmt attend RUN --text T      picture of the attention between a sentence and its translation
   nmt average RUN --last N     average the weights of the last checkpoints
   nmt export RUN               a model for CTranslate2, which nmt translate takes as well
+  nmt serve RUN …              a page to translate on and LibreTranslate's API, on this machine
   nmt --version
 
 RUN is a run directory or a checkpoint directory. Exit status: 0 done, 1 the work failed,
@@ -314,6 +315,39 @@ def _export(parser: Parser) -> None:
     )
 
 
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 65_536:
+        raise ValueError
+    return number
+
+
+_port.__name__ = "port from 0 to 65535"
+
+
+def _serve(parser: Parser) -> None:
+    parser.description = (
+        "Serve runs: a page on which a person types and sees the translation, n-best lists and alignments, and an API "
+        "that follows LibreTranslate's. SIGTERM or Ctrl+C ends it after all that was asked is answered."
+    )
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directories, checkpoints or exports")
+    parser.add_argument("--host", metavar="H", default="127.0.0.1", help="where to listen (default: this machine only)")
+    parser.add_argument("--port", metavar="N", type=_port, default=8000, help="0 takes a free one (default: 8000)")
+    parser.add_argument(
+        "--max-body", metavar="BYTES", type=_count, default=1 << 20, help="of a request (default: 1 MiB)"
+    )
+    parser.add_argument(
+        "--max-line", metavar="N", type=_count, default=1_000, help="characters of a line, and pieces (default: 1000)"
+    )
+    parser.add_argument(
+        "--max-waiting",
+        metavar="N",
+        type=_count,
+        default=2_000,
+        help="lines that wait, of all requests (default: 2000)",
+    )
+
+
 INFO = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
 
 # The verbs besides train, and what each takes; `nmt.commands` has a function of the same name for each.
@@ -324,6 +358,7 @@ PARSERS: dict[str, Callable[[Parser], None]] = {
     "attend": _attend,
     "average": _average,
     "export": _export,
+    "serve": _serve,
 }
 
 

@@ -78,12 +78,10 @@ def test_libretranslatepy(trained: tuple[str, TextTranslator]) -> None:
 def test_deep_translator(trained: tuple[str, TextTranslator]) -> None:
     package = pytest.importorskip("deep_translator")
     address, translator = trained
-    client = package.LibreTranslator(source="english", target="french", api_key="any", custom_url=f"{address}/")
+    client = package.LibreTranslator(source="English", target="French", api_key="any", custom_url=f"{address}/")
     assert client.translate_batch(LINES) == [found.text for found in translator.translate(LINES)]
     with pytest.raises(package.exceptions.ServerException):
-        package.LibreTranslator(source="french", target="english", api_key="any", custom_url=f"{address}/").translate(
-            "a"
-        )
+        package.LibreTranslator(source="fr", target="en", api_key="any", custom_url=f"{address}/").translate("a")
 
 
 def test_what_is_asked_in_different_ways_is_answered_alike(trained: tuple[str, TextTranslator]) -> None:

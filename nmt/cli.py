@@ -332,6 +332,9 @@ def _serve(parser: Parser) -> None:
     )
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directories, checkpoints or exports")
     parser.add_argument("--host", metavar="H", default="127.0.0.1", help="where to listen (default: this machine only)")
+    parser.add_argument(
+        "--allow-origin", metavar="O", action="append", default=[], help="whose pages may use it in browsers; * for all"
+    )
     parser.add_argument("--port", metavar="N", type=_port, default=8000, help="0 takes a free one (default: 8000)")
     parser.add_argument(
         "--max-body", metavar="BYTES", type=_count, default=1 << 20, help="of a request (default: 1 MiB)"

@@ -374,4 +374,4 @@ def serve(arguments: Namespace) -> None:
         line_characters=arguments.max_line,
         waiting_lines=arguments.max_waiting,
     )
-    server.serve(open_served(arguments.runs), arguments.host, arguments.port, limits)
+    server.serve(open_served(arguments.runs), arguments.host, arguments.port, limits, arguments.allow_origin)

@@ -80,10 +80,10 @@ def held_model(
 
 
 @contextlib.contextmanager
-def serving(models: Sequence[Served], limits: Limits | None = None) -> Iterator[str]:
+def serving(models: Sequence[Served], limits: Limits | None = None, origins: Sequence[str] = ()) -> Iterator[str]:
     """A server on a free port of this machine, and its address; on leaving it ends as after a signal."""
     listener = server.listen("127.0.0.1", 0)
-    built = server.build_server(models, limits or Limits())
+    built = server.build_server(models, limits or Limits(), origins)
     thread = threading.Thread(target=built.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -59,8 +60,8 @@ class ClientGone(Exception):
     """Nobody waits for the answer."""
 
 
-def build_app(models: Sequence[Served], limits: Limits) -> FastAPI:
-    """The application, translating from its startup to its shutdown."""
+def build_app(models: Sequence[Served], limits: Limits, origins: Sequence[str] = ()) -> FastAPI:
+    """The application, translating from its startup to its shutdown; pages of these origins may use it."""
     metrics = Metrics()
     batcher = Batcher(limits.waiting_lines, limits.line_characters, metrics)
 
@@ -72,7 +73,8 @@ def build_app(models: Sequence[Served], limits: Limits) -> FastAPI:
 
     # Their pages load scripts from elsewhere; /openapi.json is there for programs.
     app = FastAPI(title="nmt", lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.add_middleware(Watched, metrics=metrics, known={*PAGE, *_PATHS})
+    app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(Watched, metrics=metrics, known={*PAGE, *_PATHS})  # around all others
     app.add_exception_handler(ApiError, _refused)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ClientGone, _gone)
@@ -91,10 +93,10 @@ def build_app(models: Sequence[Served], limits: Limits) -> FastAPI:
     return app
 
 
-def build_server(models: Sequence[Served], limits: Limits) -> uvicorn.Server:
+def build_server(models: Sequence[Served], limits: Limits, origins: Sequence[str] = ()) -> uvicorn.Server:
     """The server, to be run with a listening socket."""
     config = uvicorn.Config(
-        build_app(models, limits),
+        build_app(models, limits, origins),
         http=PromptProtocol,
         loop="asyncio",
         ws="none",
@@ -109,7 +111,7 @@ def build_server(models: Sequence[Served], limits: Limits) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def serve(models: Sequence[Served], host: str, port: int, limits: Limits) -> None:
+def serve(models: Sequence[Served], host: str, port: int, limits: Limits, origins: Sequence[str]) -> None:
     """Serves until a signal comes, and then answers what has been asked.
 
     Raises:
@@ -120,7 +122,7 @@ def serve(models: Sequence[Served], host: str, port: int, limits: Limits) -> Non
     say(f"serving {', '.join(model.name for model in models)} on http://{_shown(address)}:{chosen} (Ctrl+C ends it)")
     if not _is_loopback(address):
         say(f"whoever reaches {_shown(address)} can use it: there are no accounts and there is no encryption")
-    build_server(models, limits).run(sockets=[listener])
+    build_server(models, limits, origins).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -275,7 +277,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of the work, or ClientGone as soon as the client, whose request has come whole, has left."""
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(request.receive())
+    gone = asyncio.ensure_future(_left(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -284,6 +286,12 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     finally:
         task.cancel()
         gone.cancel()
+
+
+async def _left(request: Request) -> None:
+    """Returns when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 class Watched:

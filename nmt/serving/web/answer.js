@@ -90,7 +90,7 @@ function cutNote(hypothesis) {
 // source word s; what is missing from 1 went to the end of the sentence.
 function aligned(model, hypothesis) {
   const { source, target, weights } = hypothesis.alignment;
-  const hint = "Point at a word, or use Tab and the arrow keys, to see where the model looked.";
+  const hint = "Point at or tap a word, or use Tab and the arrow keys, to see where the model looked.";
   const note = create("p", "note", hint);
   note.setAttribute("aria-live", "polite");
   const ends = weights.map((row) => Math.max(0, 1 - row.reduce((sum, weight) => sum + weight, 0)));

@@ -24,9 +24,9 @@ from serving import WAIT, HeldTranslator, ask, connected, everything, get, held_
 
 from nmt.decoding.translator import TextTranslator
 from nmt.errors import RequestError, WorkError
-from nmt.serving import server
+from nmt.serving import served, server
 from nmt.serving.protocol import MOST_ALTERNATIVES, Limits
-from nmt.serving.served import open_served, served_names
+from nmt.serving.served import Served, open_served, served_names
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
@@ -421,6 +421,30 @@ def test_settings_and_schema(address: str) -> None:
     paths = json.loads(get(address, "/openapi.json")[1])["paths"]
     properties = paths["/translate"]["post"]["requestBody"]["content"][JSON]["schema"]["properties"]
     assert {"q", "source", "target", "format", "alternatives", "model", "scores", "alignments"} == set(properties)
+
+
+@pytest.mark.parametrize(("allowed", "answered"), [([], b""), (["http://a"], b"http://a"), (["*"], b"*")])
+def test_pages_from_elsewhere_are_let_in_on_request_only(allowed: list[str], answered: bytes) -> None:
+    with serving([free_model()], origins=allowed) as address:
+        for request in (
+            b"OPTIONS /translate HTTP/1.1\r\naccess-control-request-method: POST\r\n",
+            b"GET /languages HTTP/1.1\r\n",
+        ):
+            with connected(address) as connection:
+                connection.sendall(request + b"host: x\r\norigin: http://a\r\nconnection: close\r\n\r\n")
+                found = re.search(rb"\r\naccess-control-allow-origin: (.+)\r\n", everything(connection))
+            assert (found[1] if found else b"") == answered
+
+
+def test_an_export_is_called_what_its_run_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = free_model().translator
+    monkeypatch.setattr(served, "load_translator", lambda path: translator)
+    made = {"source_language": "fr", "target_language": "de", "model": {"name": "transformer"}}
+    (tmp_path / "export.json").write_text(json.dumps({"provenance": made}), "utf-8")
+    assert open_served([tmp_path]) == [Served(tmp_path.name, translator, "fr", "de", "transformer", None)]
+    (tmp_path / "export.json").write_text("{}", "utf-8")
+    with pytest.raises(WorkError, match="does not say which model and languages the export has"):
+        open_served([tmp_path])
 
 
 def test_names_tell_runs_apart() -> None:

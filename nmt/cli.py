@@ -22,6 +22,7 @@ from nmt import options
 from nmt.config import TrainConfig
 from nmt.errors import RequestError, WorkError
 from nmt.launch import Launch
+from nmt.serving.options import add_options as add_serve_options
 from nmt.training.interruption import Interrupted, Terminated, termination_raised
 
 OVERVIEW = """\
@@ -315,42 +316,6 @@ def _export(parser: Parser) -> None:
     )
 
 
-def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 65_536:
-        raise ValueError
-    return number
-
-
-_port.__name__ = "port from 0 to 65535"
-
-
-def _serve(parser: Parser) -> None:
-    parser.description = (
-        "Serve runs: a page on which a person types and sees the translation, n-best lists and alignments, and an API "
-        "that follows LibreTranslate's. SIGTERM or Ctrl+C ends it after all that was asked is answered."
-    )
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directories, checkpoints or exports")
-    parser.add_argument("--host", metavar="H", default="127.0.0.1", help="where to listen (default: this machine only)")
-    parser.add_argument(
-        "--allow-origin", metavar="O", action="append", default=[], help="whose pages may use it in browsers; * for all"
-    )
-    parser.add_argument("--port", metavar="N", type=_port, default=8000, help="0 takes a free one (default: 8000)")
-    parser.add_argument(
-        "--max-body", metavar="BYTES", type=_count, default=1 << 20, help="of a request (default: 1 MiB)"
-    )
-    parser.add_argument(
-        "--max-line", metavar="N", type=_count, default=1_000, help="characters of a line, and pieces (default: 1000)"
-    )
-    parser.add_argument(
-        "--max-waiting",
-        metavar="N",
-        type=_count,
-        default=2_000,
-        help="lines that wait, of all requests (default: 2000)",
-    )
-
-
 INFO = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
 
 # The verbs besides train, and what each takes; `nmt.commands` has a function of the same name for each.
@@ -361,7 +326,7 @@ PARSERS: dict[str, Callable[[Parser], None]] = {
     "attend": _attend,
     "average": _average,
     "export": _export,
-    "serve": _serve,
+    "serve": add_serve_options,
 }
 
 

@@ -191,6 +191,8 @@ def test_it_ends_when_all_that_waits_is_translated() -> None:
         tasks = [asyncio.ensure_future(batcher.translate(model, [f"{n}", "long " * 9], 1, False)) for n in range(5)]
         await queued(batcher, 10)
         stopping = asyncio.ensure_future(asyncio.to_thread(batcher.stop))
+        while not batcher._stopping:
+            await asyncio.sleep(0.001)
         translator.free.set()
         await asyncio.wait_for(stopping, WAIT)
         assert [texts(await task)[0] for task in tasks] == list("01234")

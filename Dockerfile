@@ -2,6 +2,7 @@
 #
 #   docker build -t nmt .
 #   docker run --rm --gpus all -v "$PWD:/data" nmt train model=transformer data=multi30k
+#   docker run --rm --gpus all -v "$PWD:/data" -p 127.0.0.1:8000:8000 nmt serve runs/NAME --host 0.0.0.0
 #
 # Not built by the tests, which run without Docker: try it after changing pyproject.toml. The CUDA libraries come with
 # PyTorch's wheels, so that the host needs the driver and the NVIDIA container toolkit only.
@@ -16,7 +17,7 @@ WORKDIR /opt/nmt
 COPY pyproject.toml constraints.txt README.md* LICENSE* ./
 COPY nmt nmt
 COPY configs configs
-RUN pip install --no-cache-dir --constraint constraints.txt .
+RUN pip install --no-cache-dir --constraint constraints.txt '.[serve]'
 
 # Runs and the cache of corpora are kept in the folder that is mounted.
 ENV NMT_CACHE=/data/.cache/nmt

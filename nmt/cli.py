@@ -22,6 +22,7 @@ from nmt import options
 from nmt.config import TrainConfig
 from nmt.errors import RequestError, WorkError
 from nmt.launch import Launch
+from nmt.serving.options import add_options as add_serve_options
 from nmt.training.interruption import Interrupted, Terminated, termination_raised
 
 OVERVIEW = """\
@@ -34,6 +35,7 @@ usage: nmt VERB …        (nmt VERB --help tells more)
   nmt attend RUN --text T      picture of the attention between a sentence and its translation
   nmt average RUN --last N     average the weights of the last checkpoints
   nmt export RUN               a model for CTranslate2, which nmt translate takes as well
+  nmt serve RUN …              a page to translate on and LibreTranslate's API, on this machine
   nmt --version
 
 RUN is a run directory or a checkpoint directory. Exit status: 0 done, 1 the work failed,
@@ -324,6 +326,7 @@ PARSERS: dict[str, Callable[[Parser], None]] = {
     "attend": _attend,
     "average": _average,
     "export": _export,
+    "serve": add_serve_options,
 }
 
 

@@ -28,6 +28,7 @@ from nmt.evaluation.scoring import score_sets
 from nmt.files import cause_of, require_writable, write_atomically
 from nmt.serving.export import export_run
 from nmt.serving.exported import load_translator
+from nmt.serving.served import open_served
 from nmt.training.average import average_checkpoints
 from nmt.training.session import say
 
@@ -354,3 +355,23 @@ def export(arguments: Namespace) -> None:
     """`nmt export`: a folder for CTranslate2 that is known to translate as the run does."""
     folder = export_run(arguments.run, arguments.output, arguments.quantization, arguments.sentences, say)
     print(folder)
+
+
+# serve -----------------------------------------------------------------------------------------------------------
+
+
+def serve(arguments: Namespace) -> None:
+    """`nmt serve`: a page and an API, until a signal comes."""
+    try:
+        from nmt.serving import protocol, server
+    except ImportError as error:
+        raise RequestError(
+            f"serve needs FastAPI and uvicorn, which cannot be imported here ({error}); "
+            'pip install "fastapi>=0.115" "uvicorn>=0.30"'
+        ) from None
+    limits = protocol.Limits(
+        body_bytes=arguments.max_body,
+        line_characters=arguments.max_line,
+        waiting_lines=arguments.max_waiting,
+    )
+    server.serve(open_served(arguments.runs), arguments.host, arguments.port, limits, arguments.allow_origin)

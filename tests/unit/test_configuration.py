@@ -367,6 +367,9 @@ def test_a_wheel_brings_its_presets(tmp_path: Path) -> None:
     (about,) = installed.glob("nmt-*.dist-info")
     assert "License-Expression: Apache-2.0\nLicense-File: LICENSE\n" in (about / "METADATA").read_text()
     assert (about / "licenses" / "LICENSE").read_bytes() == (root / "LICENSE").read_bytes()
+    page = sorted(path.name for path in (root / "nmt" / "serving" / "web").iterdir())
+    assert sorted(path.name for path in (installed / "nmt" / "serving" / "web").iterdir()) == page
+    assert "index.html" in page
     program = (
         "from nmt.configuration import compose; from nmt.configuration.store import config_directory; "
         "print(config_directory(), compose(['model=luong']).model.name)"

@@ -1,7 +1,8 @@
-"""Both scripts from end to end, on something tiny: what they print and what their JSON holds."""
+"""The scripts from end to end, on something tiny: what they print and what their JSON holds."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 import bench_decode
+import bench_serve
 import bench_train
+from benchmarking import serving
 from benchmarking.measuring import MatrixProduct
 from nmt.decoding.translator import TextTranslator, Translator
 from nmt.errors import RequestError
@@ -128,3 +131,48 @@ def test_without_a_gpu_its_script_says_so(tmp_path: Path) -> None:
     assert done.stderr.startswith("bench_gpu.sh: no GPU: PyTorch ")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "gpu.json").exists()
+
+
+def test_serving(
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fastapi", reason="the optional package FastAPI is not installed")
+    monkeypatch.setattr(serving, "UNUSUAL", ("no JSON", "huge", "no HTTP"))
+    monkeypatch.setattr(serving, "EVERY", 2)
+    monkeypatch.setattr(bench_serve, "WARM_UP", 0.1)
+    file = tmp_path / "in.txt"
+    file.write_text("The cat sees a horse.\n\nA girl likes the sea.\n", "utf-8")
+    options = ["--clients", "3", "--seconds", "1", "--input", str(file), "--json", str(tmp_path / "f.json")]
+    bench_serve.main([str(trained_run), *options])
+    found = json.loads((tmp_path / "f.json").read_text("utf-8"))
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == found
+    assert (found["dropped"], found["model"]) == (0, "bahdanau")
+    assert found["requests"] == sum(sum(counts.values()) for counts in found["answers"].values())
+    for kind in (serving.GOOD, *serving.UNUSUAL):
+        assert found["answers"][kind].keys() == {str(serving.EXPECTED[kind])}
+    assert found["latency_ms_p50"] <= found["latency_ms_p99"]
+
+
+def test_a_server_that_leaves_requests_unanswered_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that answers the first request and hangs up at the second, in the midst of its answer."""
+    monkeypatch.setattr(serving, "EVERY", 10**9)
+
+    async def run() -> serving.Tally:
+        count = 0
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal count
+            count += 1
+            await reader.readuntil(b"}")
+            body = json.dumps({"translatedText": str(count)}).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
+            writer.write(body if count != 2 else body[:-1])
+            writer.close()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            return await serving.load(serving.Target(host, port, ["a"], ("en", "fr")), 1, 1.0)
+
+    tally = asyncio.run(run())
+    assert tally.dropped == ["good: IncompleteReadError"]
+    assert tally.different == tally.statuses[serving.GOOD, 200] - 1 > 0

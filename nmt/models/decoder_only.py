@@ -59,7 +59,8 @@ class DecoderOnly(BlockModel):
         position_1S = torch.arange(source_BS.shape[1], device=source_BS.device).unsqueeze(0)
         x_BSD = self.embed(self.embeddings.source, source_BS, position_1S)
         keys: list[tuple[Tensor, Tensor]] = []
-        for layer in self._stack():
+        *layers, last = self._stack()
+        for layer in layers:
 
             def look(x_BSD: Tensor, layer: EncoderLayer = layer) -> Tensor:
                 query, found = layer.project(x_BSD, position_1S)
@@ -68,6 +69,8 @@ class DecoderOnly(BlockModel):
 
             x_BSD = layer.around_attention(x_BSD, look)
             x_BSD = layer.around_feed_forward(x_BSD, layer.feed_forward)
+        # Nobody reads what the last layer would make of the source itself.
+        keys.append(last.project_keys(last.around_attention.inner_input(x_BSD), position_1S))
         return DecoderOnlyMemory(mask_BS, tuple(keys))
 
     def forward(self, batch: Batch) -> Tensor:

@@ -60,9 +60,13 @@ class EncoderLayer(nn.Module):
 
     def project(self, x_BTD: Tensor, position_BT: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Queries, and keys and values, of self-attention at the given positions."""
-        keys, values = self.self_attention.project_keys(x_BTD)
         query = self.self_attention.project_query(x_BTD)
-        return self.positions.rotate(query, position_BT), (self.positions.rotate(keys, position_BT), values)
+        return self.positions.rotate(query, position_BT), self.project_keys(x_BTD, position_BT)
+
+    def project_keys(self, x_BTD: Tensor, position_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values alone."""
+        keys, values = self.self_attention.project_keys(x_BTD)
+        return self.positions.rotate(keys, position_BT), values
 
     def forward(self, x_BSD: Tensor, position_BS: Tensor, mask: Tensor) -> Tensor:
         x_BSD = self.around_attention(x_BSD, lambda x: self.self_attention(*self.project(x, position_BS), mask=mask))

@@ -97,12 +97,24 @@ def test_french_appears_as_english_is_typed(opened: Page, served: tuple[str, Tex
     opened.shows("trained", best.text)
     playwright.expect(opened.status).to_have_text("")
     assert [body["q"] for body in opened.bodies if body["model"] == "trained"][-1] == SENTENCE
-    assert len(opened.bodies) < 2 * len(SENTENCE), "not with each key"
     assert f"trained: {best.text}" in opened.page.locator("[aria-live]#announcement").text_content()
     opened.text.fill("")
     playwright.expect(opened.page.locator(".word")).to_have_count(0)
     assert {url.rsplit("/", 1)[0] for url in opened.requests} <= {address, "data:,"}, "nothing from elsewhere"
     assert opened.complaints == []
+
+
+def test_it_asks_after_a_pause_and_not_with_each_key(opened: Page) -> None:
+    clock = opened.page.clock
+    clock.install()
+    clock.pause_at("2100-01-01")
+    for part in ("The old man", " sees the red house."):
+        opened.text.press_sequentially(part)
+        clock.run_for(200)
+    assert opened.bodies == []
+    clock.run_for(50)
+    playwright.expect(opened.card("fixed")).to_contain_text("This model does not attend")
+    assert [(body["model"], body["q"]) for body in opened.bodies] == [("trained", SENTENCE), ("fixed", SENTENCE)]
 
 
 def test_an_answer_that_comes_too_late_is_dropped(opened: Page, served: tuple[str, TextTranslator]) -> None:

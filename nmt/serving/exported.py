@@ -34,7 +34,7 @@ from nmt.decoding.penalties import length_penalty
 from nmt.decoding.search import Hypothesis
 from nmt.decoding.translator import TextTranslator, Translator, length_batches
 from nmt.errors import RequestError, WorkError
-from nmt.files import read_regular
+from nmt.files import cause_of, read_regular
 from nmt.training.checkpoint import EXPORT, require_files
 from nmt.training.device import choose_device
 
@@ -254,7 +254,8 @@ def read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise WorkError(f"{path} is damaged: {error}") from error
+        cause = cause_of(error) if isinstance(error, OSError) else error
+        raise WorkError(f"{path} is damaged: {cause}") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         found = record.get("format") if isinstance(record, dict) else None
         raise RequestError(f"{path}: export format {found}, this version of nmt reads format {FORMAT}")

@@ -71,7 +71,8 @@ class Checkpoint:
                 raise WorkError(f"{path} is missing: the checkpoint is damaged")
             raise RequestError(f"{directory} is no checkpoint: it has no {META}")
         meta = read_meta(directory)
-        if meta.get("format") != FORMAT:
+        require_facts(meta, directory, "format")
+        if meta["format"] != FORMAT:
             raise RequestError(
                 f"{path}: checkpoint format {meta.get('format')}, this version of nmt reads format {FORMAT}"
             )
@@ -130,7 +131,8 @@ def read_meta(directory: Path) -> dict[str, Any]:
         meta = json.loads(read_regular(path))
         checksum = checksum_of(meta) if isinstance(meta, dict) else ""
     except (OSError, ValueError, RecursionError) as error:
-        raise WorkError(f"{path} is damaged: {error}") from error
+        cause = cause_of(error) if isinstance(error, OSError) else error
+        raise WorkError(f"{path} is damaged: {cause}") from error
     if not isinstance(meta, dict):
         raise WorkError(f"{path} is damaged: it does not say what the checkpoint holds")
     if meta.get(CHECKSUM, checksum) != checksum:
@@ -163,7 +165,8 @@ def require_files(directory: Path, checksums: dict[str, str], record: str) -> No
         if Path(name).name != name:  # it could be any file of this machine
             raise WorkError(f"{directory / record} is damaged: {name} is not the name of a file beside it")
         if not (directory / name).is_file():
-            raise WorkError(f"{directory / name} is missing, though {record} names it")
+            what = "is no regular file" if os.path.lexists(directory / name) else "is missing"
+            raise WorkError(f"{directory / name} {what}, though {record} names it")
         if sha256_of(directory / name) != expected:
             raise WorkError(f"{directory / name} is damaged: its checksum is not the one in {record}")
 

@@ -114,3 +114,18 @@ class WeightAverage:
             held = parameter.detach().clone()
             parameter.copy_(average)
             average.copy_(held)
+
+
+class Averaged:
+    """A context in which a model has its averaged weights."""
+
+    def __init__(self, average: WeightAverage | None) -> None:
+        self.average = average
+
+    def __enter__(self) -> None:
+        if self.average is not None:
+            self.average.swap()
+
+    def __exit__(self, *_: object) -> None:
+        if self.average is not None:
+            self.average.swap()

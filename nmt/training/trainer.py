@@ -28,7 +28,7 @@ from nmt.training.distributed import ALONE, Processes, replicas
 from nmt.training.interruption import Interrupted, Interruption, Stopped
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.monitor import Monitor, budget_progress
-from nmt.training.optim import WeightAverage, build_optimizer, build_schedule
+from nmt.training.optim import Averaged, WeightAverage, build_optimizer, build_schedule
 from nmt.training.store import RunStore
 from nmt.training.validation import Validator
 
@@ -156,7 +156,10 @@ class Trainer:
                     continue  # it may have been the last that patience allows
                 if finished:
                     return
-                lr = self._step()
+                try:
+                    lr = self._step()
+                except Stopped:
+                    continue
                 self._tick()
                 if self.progress.step % self.config.trainer.log_every == 0:
                     metrics = self.window.metrics(lr, self.progress.skipped)
@@ -170,8 +173,12 @@ class Trainer:
     # One step --------------------------------------------------------------------------------------------------
 
     def _step(self) -> float:
-        """Forward, backward and update over `batch.accumulate` batches; returns the learning rate."""
+        """Forward, backward and update over `batch.accumulate` batches; returns the learning rate.
+
+        Raises Stopped between two of them after a signal, and nothing has happened then: a step may take minutes.
+        """
         progress, trainer = self.progress, self.config.trainer
+        began = progress.epoch, progress.batch
         step = progress.step + 1
         lr = self.config.optimizer.lr * self.schedule(step)
         for group in self.optimizer.param_groups:
@@ -181,6 +188,9 @@ class Trainer:
             batches = self._next_batches()
             taken.tokens = sum(int(self.epoch_corpus.target.lengths[indices].sum()) for indices in batches)
             for piece in self.processes.share(batches, self.config.batch.accumulate):
+                if self.interruption.received is not None and self.processes.size == 1:  # several end it together
+                    progress.epoch, progress.batch = began
+                    raise Stopped
                 torch.manual_seed(mixed_seed(trainer.seed, step, *piece.key))
                 self._accumulate(self._batch(piece.indices), taken)
         self.processes.sum([taken.sums])
@@ -373,21 +383,6 @@ class Trainer:
             for (name, parameter), average in zip(self.model.named_parameters(), self.average.averages, strict=True):
                 average.copy_(self.replicas.share(weights[name], parameter))
                 self.replicas.kept(parameter).copy_(self.replicas.share(state["weights"][name], parameter))
-
-
-class Averaged:
-    """A context in which a model has its averaged weights."""
-
-    def __init__(self, average: WeightAverage | None) -> None:
-        self.average = average
-
-    def __enter__(self) -> None:
-        if self.average is not None:
-            self.average.swap()
-
-    def __exit__(self, *_: object) -> None:
-        if self.average is not None:
-            self.average.swap()
 
 
 def mixed_seed(*numbers: int) -> int:

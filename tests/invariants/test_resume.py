@@ -160,3 +160,30 @@ def test_a_signal_before_the_first_step_of_a_continuation_changes_nothing(
     with pytest.raises(Interrupted, match="stopped at step 2, saved"):
         train(tmp_path / "parts", [*options, "trainer.max_steps=4"])
     assert {path.name: path.stat().st_ino for path in directory.iterdir()} == before
+
+
+@pytest.mark.case
+def test_a_step_that_was_interrupted_is_taken_anew(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of its batches, since with many of them it takes minutes; also as the first one of an epoch."""
+    options = [*tiny("lstm"), *EVERYTHING, "trainer.max_steps=8"]
+    whole = train(tmp_path / "whole", options)
+    accumulate = Trainer._accumulate
+    epochs = []
+    for step in (2, 6):
+        sent: list[int] = []
+
+        def interrupting(self: Trainer, *arguments: Any, step: int = step, sent: list[int] = sent) -> None:
+            if self.progress.step == step and not sent:
+                sent.append(self.progress.epoch)
+                os.kill(os.getpid(), signal.SIGTERM)
+            accumulate(self, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "_accumulate", interrupting)
+            with pytest.raises(Interrupted, match=f"stopped at step {step}, saved"):
+                train(tmp_path / "parts", options)
+        saved = Checkpoint.open(tmp_path / "parts" / "checkpoints" / LAST)
+        epochs.append((saved.meta["epoch"], *sent))
+    assert epochs == [(0, 0), (0, 1)], "where it began, and where it was"
+    assert_same_state(whole, train(tmp_path / "parts", options))
+    assert records(tmp_path / "whole") == records(tmp_path / "parts")

@@ -249,6 +249,8 @@ def test_a_missing_file_is_named(name: str, save: Save) -> None:
     [
         b"",
         b"[]",
+        b"{}",
+        b'{"step": 7}',
         b'"text"',
         b'{"format": 1, "st',
         b"\xff\xfe",
@@ -283,10 +285,24 @@ def test_any_bit_of_meta_that_is_flipped_is_damage(save: Save) -> None:
             Checkpoint.open(path.parent)
 
 
-@pytest.mark.parametrize("content", ['{"format": 2}', '{"step": 7}'])
-def test_another_format_is_told_apart_from_damage(content: str, save: Save) -> None:
+@pytest.mark.case
+def test_what_is_no_file_is_not_called_missing(save: Save) -> None:
+    directory = save(7)
+    (directory / WEIGHTS).unlink()
+    with pytest.raises(WorkError, match=rf"{WEIGHTS} is missing, though meta\.json names it"):
+        Checkpoint.open(directory)
+    os.mkfifo(directory / WEIGHTS)
+    with pytest.raises(WorkError, match=rf"{WEIGHTS} is no regular file, though meta\.json names it"):
+        Checkpoint.open(directory)
+    (directory / META).unlink()
+    os.mkfifo(directory / META)
+    with pytest.raises(WorkError, match=r"meta\.json is damaged: Not a regular file$"):
+        Checkpoint.open(directory)
+
+
+def test_another_format_is_told_apart_from_damage(save: Save) -> None:
     path = save(7) / META
-    path.write_text(content)
+    path.write_text('{"format": 2}')
     with pytest.raises(RequestError, match="this version of nmt reads format 1"):
         Checkpoint.open(path.parent)
 

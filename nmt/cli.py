@@ -118,6 +118,17 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, verb: str, **settings: Any) -> None:
         super().__init__(prog=f"nmt {verb}", allow_abbrev=False, **settings)
 
+    def parsed(self, words: Sequence[str]) -> argparse.Namespace:
+        """The options' values; one that is "--", which argparse leaves out before Python 3.13, included."""
+        namespace = self.parse_args(self.with_text(words))
+        for action in self._actions:
+            if action.nargs is None and getattr(namespace, action.dest, None) == []:
+                try:
+                    setattr(namespace, action.dest, self._get_value(action, "--"))
+                except argparse.ArgumentError as error:
+                    self.error(str(error))
+        return namespace
+
     def with_text(self, words: Sequence[str]) -> list[str]:
         """The words with --text joined to a text that begins with a dash, which argparse would take for an option."""
         joined: list[str] = []
@@ -160,7 +171,7 @@ def _dispatch(argv: list[str]) -> int:
         raise RequestError(f"{verb}: no such verb{hint} There are: train, {', '.join(PARSERS)}")
     parser = Parser(verb)
     PARSERS[verb](parser)
-    arguments = parser.parse_args(parser.with_text(rest))
+    arguments = parser.parsed(rest)
     if getattr(arguments, "text", None) is not None:
         _require_utf8("--text", arguments.text)
     from nmt import commands

@@ -135,6 +135,16 @@ def test_every_verb_looks_first(verb: str, nmt: Command, trained_run: Path, empt
 
 
 @pytest.mark.case
+def test_two_dashes_are_a_name(nmt: Command, trained_run: Path, empty_folder: Path) -> None:
+    """And no number: argparse makes an empty list of them, which passed for no option at all."""
+    assert nmt("translate", trained_run, "--text", TEXT, "--output=--").out == ""
+    assert Path("--").read_text() == TRANSLATED
+    outcome = nmt("translate", trained_run, "--text", TEXT, "--beam-size=--")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "--beam-size: invalid whole number from 1 to " in outcome.err
+
+
+@pytest.mark.case
 def test_names_of_files_to_read_are_looked_at_as_well(nmt: Command, trained_run: Path) -> None:
     for arguments in (["translate", ""], ["translate", trained_run, "--input", ""], ["compare", trained_run, ""]):
         outcome = nmt(*arguments)

@@ -179,7 +179,8 @@ def test_odd_lines(nmt: Command, trained_run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["-No!", "--help", "- The cat sees a horse.", "-5", "=", "a=b, c", "${x}", "l'été", "one\ntwo\n", "", "{0}"]
+    "text",
+    ["-No!", "--", "--help", "- The cat sees a horse.", "-5", "=", "a=b, c", "${x}", "l'été", "one\ntwo\n", "", "{0}"],
 )
 def test_any_text_is_text(text: str, nmt: Command, trained_run: Path) -> None:
     joined, apart = nmt("translate", trained_run, f"--text={text}"), nmt("translate", trained_run, "--text", text)

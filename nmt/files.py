@@ -20,10 +20,13 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nmt.errors import RequestError, WorkError
+
+COMMIT_FILE = "commit.json"
+"""In a directory that is being built: how far the work has got for certain."""
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _LONGEST_KEPT = 50  # characters of a name that a temporary one keeps: with the rest of it, any file system takes those
@@ -161,6 +164,58 @@ def complete_directory(path: Path | str, *, replace: bool = False) -> Iterator[P
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             os.close(lock)
+
+
+def build_directory(path: Path | str, build: Callable[[Path], None]) -> None:
+    """Make the directory `path` by work that can be continued: `build` fills a directory next to it, then renamed.
+
+    A process that is killed, or an exception, leaves what is there to the next call, which hands it to `build` again
+    where it holds a Journal's last commit (nmt.data.journal) and else begins anew. Nothing is left after a
+    RequestError, since the request will be another one. Of several processes, one works and the others wait for it.
+    Raises WorkError naming `path` and the cause in place of an OSError.
+    """
+    path = Path(path).absolute()
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with _as_work_error(path):
+        while not path.is_dir():
+            unfinished.mkdir(parents=True, exist_ok=True)
+            with _lock_of(unfinished) as still_there:
+                # Whoever held the lock may have completed and renamed, or given up and removed it.
+                if still_there:
+                    _build(unfinished, path, build)
+
+
+def _build(unfinished: Path, path: Path, build: Callable[[Path], None]) -> None:
+    keep = False
+    try:
+        build(unfinished)
+        _fsync_tree(unfinished)
+        os.rename(unfinished, path)
+        _fsync(path.parent)
+    except RequestError:
+        raise
+    except BaseException:
+        keep = (unfinished / COMMIT_FILE).is_file()
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _lock_of(directory: Path) -> Iterator[bool]:
+    """Hold a directory's lock, waiting for it; whether the directory still has its name by then."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        with contextlib.suppress(OSError):  # a network file system without locks: go on without
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield directory.is_dir() and os.path.samestat(os.stat(directory), os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
 
 
 def remove_directory(path: Path) -> None:

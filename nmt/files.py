@@ -20,13 +20,10 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from nmt.errors import RequestError, WorkError
-
-COMMIT_FILE = "commit.json"
-"""In a directory that is being built: how far the work has got for certain."""
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _LONGEST_KEPT = 50  # characters of a name that a temporary one keeps: with the rest of it, any file system takes those
@@ -91,7 +88,7 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
     Raises WorkError naming the path and the cause, such as a full disk or a folder without write permission.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    with _as_work_error(Path(path)):
+    with as_work_error(Path(path)):
         if _is_stream(path):
             with open(_open_stream(path), "wb") as stream:
                 stream.write(data)
@@ -108,7 +105,7 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
             if destination.is_file():
                 os.fchmod(lock, stat.S_IMODE(destination.stat().st_mode))
             os.replace(temporary, destination)
-            _fsync(destination.parent)
+            fsync(destination.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -122,7 +119,7 @@ def require_writable(path: Path | str, *, directory: bool = False) -> None:
     To be asked before the work whose result goes there. Nothing is left behind and nobody is waited for, not even the
     reader of a pipe. A file that is write-protected counts as one that is not to be replaced.
     """
-    with _as_work_error(Path(path)):
+    with as_work_error(Path(path)):
         if not directory and _is_stream(path):
             _require_open_for_writing(path)
             return
@@ -151,71 +148,19 @@ def complete_directory(path: Path | str, *, replace: bool = False) -> Iterator[P
     directory named `path`.)
     Raises WorkError naming `path` and the cause in place of an OSError.
     """
-    with _as_work_error(Path(path).absolute()):
+    with as_work_error(Path(path).absolute()):
         destination = _destination(path)
         destination.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(destination.parent)
         temporary, lock = _make_temporary(destination, directory=True)
         try:
             yield temporary
-            _fsync_tree(temporary)
+            fsync_tree(temporary)
             _move_into_place(temporary, destination, replace)
-            _fsync(destination.parent)
+            fsync(destination.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             os.close(lock)
-
-
-def build_directory(path: Path | str, build: Callable[[Path], None]) -> None:
-    """Make the directory `path` by work that can be continued: `build` fills a directory next to it, then renamed.
-
-    A process that is killed, or an exception, leaves what is there to the next call, which hands it to `build` again
-    where it holds a Journal's last commit (nmt.data.journal) and else begins anew. Nothing is left after a
-    RequestError, since the request will be another one. Of several processes, one works and the others wait for it.
-    Raises WorkError naming `path` and the cause in place of an OSError.
-    """
-    path = Path(path).absolute()
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with _as_work_error(path):
-        while not path.is_dir():
-            unfinished.mkdir(parents=True, exist_ok=True)
-            with _lock_of(unfinished) as still_there:
-                # Whoever held the lock may have completed and renamed, or given up and removed it.
-                if still_there:
-                    _build(unfinished, path, build)
-
-
-def _build(unfinished: Path, path: Path, build: Callable[[Path], None]) -> None:
-    keep = False
-    try:
-        build(unfinished)
-        _fsync_tree(unfinished)
-        os.rename(unfinished, path)
-        _fsync(path.parent)
-    except RequestError:
-        raise
-    except BaseException:
-        keep = (unfinished / COMMIT_FILE).is_file()
-        raise
-    finally:
-        if not keep:
-            shutil.rmtree(unfinished, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _lock_of(directory: Path) -> Iterator[bool]:
-    """Hold a directory's lock, waiting for it; whether the directory still has its name by then."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except FileNotFoundError:
-        yield False
-        return
-    try:
-        with contextlib.suppress(OSError):  # a network file system without locks: go on without
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield directory.is_dir() and os.path.samestat(os.stat(directory), os.fstat(descriptor))
-    finally:
-        os.close(descriptor)
 
 
 def remove_directory(path: Path) -> None:
@@ -251,7 +196,7 @@ def remove_leftovers(folder: Path | str) -> None:
 def locked(path: Path | str) -> Iterator[None]:
     """Hold the lock file `path` while the block runs; wait for whoever holds it. Ends with the process in any case."""
     path = Path(path)
-    with _as_work_error(path):
+    with as_work_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -263,7 +208,7 @@ def locked(path: Path | str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _as_work_error(path: Path) -> Iterator[None]:
+def as_work_error(path: Path) -> Iterator[None]:
     """Turn an OSError into one line that names the path that was to be written."""
     try:
         yield
@@ -393,16 +338,18 @@ def _exchange(one: Path, other: Path) -> bool:
     return bool(rename(current_folder, os.fsencode(one), current_folder, os.fsencode(other), exchange) == 0)
 
 
-def _fsync_tree(directory: Path) -> None:
+def fsync_tree(directory: Path) -> None:
+    """Flush a directory with all that is in it to the disk."""
     for folder, _, names in os.walk(directory):
         for name in names:
             file = Path(folder, name)
             if not file.is_symlink():
-                _fsync(file)
-        _fsync(Path(folder))
+                fsync(file)
+        fsync(Path(folder))
 
 
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
+    """Flush a file, or the names in a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

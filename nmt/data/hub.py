@@ -16,11 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nmt.config import HubData
+from nmt.config import DataConfig, HubData, MixedText
 from nmt.data.corpus import Corpus, PairFiles, content_key
-from nmt.data.journal import Journal
+from nmt.data.journal import Journal, build_directory
 from nmt.errors import RequestError, WorkError
-from nmt.files import build_directory, cache_root
+from nmt.files import cache_root
 
 ROWS = 1_000  # that are asked for at once
 COMMIT_ROWS = 100_000
@@ -37,18 +37,40 @@ def hub_corpus(config: HubData, report: Callable[[str], None]) -> Corpus:
     Raises RequestError naming the key: no such dataset, subset, split, column or language. WorkError: no network.
     """
     splits = {"train": config.train, "valid": config.valid} | {f"test.{name}": s for name, s in config.test.items()}
-    directory = cache_root(config.cache) / "hub" / content_key(_identity(config))
-    build_directory(directory, functools.partial(_read, config, splits, report))
-    languages = (config.source_language, config.target_language)
-    files = {key: PairFiles(*(directory / f"{key}.{language}" for language in languages)) for key in splits}
+    files = _files(config, splits, report)
     return Corpus(
         config.name,
-        *languages,
+        config.source_language,
+        config.target_language,
         train=[files["train"]],
         valid=[files["valid"]],
         test={name: files[f"test.{name}"] for name in config.test},
         max_train_pairs=config.max_train_pairs,
     )
+
+
+def hub_text(config: DataConfig, name: str, text: MixedText, report: Callable[[str], None]) -> PairFiles:
+    """A split of a dataset that is mixed into the training text of another corpus. Raises as `hub_corpus`."""
+    dataset = HubData(
+        kind="hub",
+        name=name,
+        source_language=config.source_language,
+        target_language=config.target_language,
+        cache=config.cache,
+        path=text.path or "",
+        subset=text.subset,
+        revision=text.revision,
+        column=text.column,
+    )
+    return _files(dataset, {f"mix.{name}": text.split}, report)[f"mix.{name}"]
+
+
+def _files(config: HubData, splits: Mapping[str, str], report: Callable[[str], None]) -> dict[str, PairFiles]:
+    """The text of each split, from the cache if it was fetched before. The keys are those that named the splits."""
+    directory = cache_root(config.cache) / "hub" / content_key(_identity(config, splits))
+    build_directory(directory, functools.partial(_read, config, splits, report))
+    languages = (config.source_language, config.target_language)
+    return {key: PairFiles(*(directory / f"{key}.{language}" for language in languages)) for key in splits}
 
 
 def _read(config: HubData, splits: Mapping[str, str], report: Callable[[str], None], directory: Path) -> None:
@@ -57,19 +79,19 @@ def _read(config: HubData, splits: Mapping[str, str], report: Callable[[str], No
     names = {key: [f"{key}.{language}" for language in languages] for key in splits}
     with Journal(directory, [name for pair in names.values() for name in pair]) as journal:
         done = journal.state.get("done", [])
-        revision = journal.state.get("revision", _newest_commit(config))
+        revision = journal.state["revision"] if journal.state else _newest_commit(config)
         for key, split in splits.items():
             if key in done:
                 continue
             report(f"reading {config.path} {config.subset or ''} split {split}".replace("  ", " "))
             rows = SplitRows(config, split, f"data.{key}", revision)
-            state = journal.state if journal.state.get("split") == key else {"rows": 0, "changed": 0, "stream": None}
-            writer = _PairWriter([journal[name] for name in names[key]], state["changed"])
-            if state["rows"]:
-                report(f"going on after {state['rows']} pairs")
+            before = journal.state if journal.state.get("split") == key else {}
+            writer = _PairWriter([journal[name] for name in names[key]], before.get("changed", 0))
+            if before:
+                report(f"going on after {before['rows']} pairs")
             limit = config.max_train_pairs if key == "train" else None
             uncommitted = 0
-            for pairs in rows.batches(state["rows"], limit, state["stream"]):
+            for pairs in rows.batches(before.get("rows", 0), limit, before.get("stream")):
                 writer.write(pairs)
                 uncommitted += len(pairs)
                 if uncommitted >= COMMIT_ROWS:
@@ -196,11 +218,11 @@ def _local(path: str) -> Path | None:
     return folder
 
 
-def _identity(config: HubData) -> dict[str, Any]:
+def _identity(config: HubData, splits: Mapping[str, str]) -> dict[str, Any]:
     """Everything that the text depends on; of a folder, the state of its files."""
-    fields = ("path", "subset", "revision", "column", "train", "valid", "max_train_pairs")
+    fields = ("path", "subset", "revision", "column", "max_train_pairs")
     identity: dict[str, Any] = {name: getattr(config, name) for name in fields}
-    identity |= {"test": dict(config.test), "languages": [config.source_language, config.target_language]}
+    identity |= {"splits": dict(splits), "languages": [config.source_language, config.target_language]}
     folder = _local(config.path)
     if folder is not None:
         files = [(file.relative_to(folder), file.stat()) for file in sorted(folder.rglob("*")) if file.is_file()]

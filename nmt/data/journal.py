@@ -8,13 +8,72 @@ the bytes after a kill are those of a process that was left alone.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt.files import COMMIT_FILE, write_atomically
+from nmt.errors import RequestError
+from nmt.files import as_work_error, fsync, fsync_tree, write_atomically
+
+COMMIT_FILE = "commit.json"
+"""In a directory that is being built: how far the work has got for certain."""
+
+
+def build_directory(path: Path | str, build: Callable[[Path], None]) -> None:
+    """Make the directory `path` by work that can be continued: `build` fills a directory next to it, then renamed.
+
+    A process that is killed, or an exception, leaves what is there to the next call, which hands it to `build` again
+    where it holds a Journal's last commit and else begins anew. Nothing is left after a
+    RequestError, since the request will be another one. Of several processes, one works and the others wait for it.
+    Raises WorkError naming `path` and the cause in place of an OSError.
+    """
+    path = Path(path).absolute()
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with as_work_error(path):
+        while not path.is_dir():
+            unfinished.mkdir(parents=True, exist_ok=True)
+            with _lock_of(unfinished) as still_there:
+                # Whoever held the lock may have completed and renamed, or given up and removed it.
+                if still_there:
+                    _build(unfinished, path, build)
+
+
+def _build(unfinished: Path, path: Path, build: Callable[[Path], None]) -> None:
+    keep = False
+    try:
+        build(unfinished)
+        fsync_tree(unfinished)
+        os.rename(unfinished, path)
+        fsync(path.parent)
+    except RequestError:
+        raise
+    except BaseException:
+        keep = (unfinished / COMMIT_FILE).is_file()
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _lock_of(directory: Path) -> Iterator[bool]:
+    """Hold a directory's lock, waiting for it; whether the directory still has its name by then."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        with contextlib.suppress(OSError):  # a network file system without locks: go on without
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield directory.is_dir() and os.path.samestat(os.stat(directory), os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
 
 
 class Journal:

@@ -48,7 +48,7 @@ def test_while_a_corpus_is_prepared(
     call: int, written: str, number: int, nmt: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = [f"run.dir={tmp_path / 'run'}", f"data.cache={tmp_path / 'cache'}", "tokenizer.vocab_size=120"]
-    seen = interrupt(monkeypatch, "_fsync_tree", number, call)
+    seen = interrupt(monkeypatch, "fsync_tree", number, call)
     outcome = nmt("train", *GRAMMAR, *options)
     assert seen[-1].parent.name == written
     assert (outcome.status, outcome.out, outcome.err.splitlines()[-1]) == (SIGNALS[number][0], "", SIGNALS[number][1])

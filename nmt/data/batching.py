@@ -83,7 +83,7 @@ def padding_share(
 def _checked(source: NDArray[np.integer], target: NDArray[np.integer]) -> tuple[Lengths, Lengths]:
     if source.shape != target.shape or source.ndim != 1:
         raise ValueError(f"source and target lengths are of shapes {source.shape} and {target.shape}")
-    return source.astype(np.int64), target.astype(np.int64)
+    return source.astype(np.int64, copy=False), target.astype(np.int64, copy=False)
 
 
 def _strips(

@@ -43,8 +43,8 @@ def _measure(options: argparse.Namespace, folder: Path) -> None:
     make_dataset(dataset, options.pairs, say)
     given = ["data=hub", f"data.path={dataset.absolute()}", f"data.cache={(folder / 'cache').absolute()}"]
     given += ["data.filter.drop_copies=true", "data.filter.min_letters=0.5", "data.filter.drop_duplicates=true"]
-    given += [f"run.dir={(folder / 'run').absolute()}", "validation.sentences=8", "validation.samples=0"]
-    config = compose([*given, *options.overrides, f"trainer.max_steps={options.steps}"])
+    given += ["validation.sentences=8", "validation.samples=0", f"trainer.max_steps={options.steps}"]
+    config = compose([*given, *options.overrides])
     if options.prepare_only:
         prepare(config, Phases(), say)
         return

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -102,8 +103,8 @@ def train_steps(config: TrainConfig, phases: Phases) -> None:
     """A run of a few steps with all that belongs to it: what is prepared comes from the cache."""
     from nmt.training.session import train
 
-    with phases("train"):
-        train(config)
+    with tempfile.TemporaryDirectory() as folder, phases("train"):
+        train(replace(config, run=replace(config.run, dir=folder)))
 
 
 def killed_in_each_step(command: list[str], config: TrainConfig, folder: Path, report: Report) -> bool:

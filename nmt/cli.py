@@ -224,10 +224,7 @@ def _hydra_flags(arguments: argparse.Namespace) -> list[str]:
 
 
 def _data(parser: Parser) -> None:
-    parser.description = (
-        "Prepare a corpus as nmt train does, and print how many pairs each filter keeps and drops, how long they are, "
-        "and examples of each kind. Pairs with too many pieces are counted by nmt train, which has a tokenizer."
-    )
+    parser.description = "Prepare a corpus as nmt train does; print what each filter keeps and drops, lengths, and examples of each kind."
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="as for nmt train, such as data=multi30k")
     parser.add_argument(
         "--samples", metavar="N", type=options.count, default=3, help="examples of each kind (default: 3)"

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from nmt.config import TrainConfig
 from nmt.data.corpus import Corpus, Report, content_key
 from nmt.data.filter import BLANK_SOURCE, BLANK_TARGET, TOO_MANY_PIECES
-from nmt.data.filtered import COMMIT_PAIRS, FilteredCorpus, chunks_of, filter_corpus, processes_for
+from nmt.data.filtered import COMMIT_PAIRS, FilteredCorpus, chunks_of, filter_corpus, processes_for, report_start
 from nmt.data.journal import Journal, build_directory
 from nmt.data.parallel import map_in_order
 from nmt.data.tokenizer import UNKNOWN, Tokenizer
@@ -263,9 +263,7 @@ def _write(
         late: Counter[str] = Counter(journal.state.get("late", {}))
         ends = filtered.group_ends()
         groups = np.array(journal.state.get("groups", [0] * len(ends)))
-        if processes > 1 or read:
-            going_on = f", going on after {read} pairs" if read else ""
-            report(f"encoding the training pairs in {processes} process{'es' * (processes > 1)}{going_on}")
+        report_start("encoding", processes, read, report)
 
         def state() -> dict[str, Any]:
             return {

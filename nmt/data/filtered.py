@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -21,13 +20,13 @@ from typing import TypeVar
 import numpy as np
 
 from nmt.config import DataConfig, FilterConfig
+from nmt.data.cached import resumed_directory
 from nmt.data.corpus import Corpus, Report, content_key
 from nmt.data.duplicates import Digests, Exact, Near, repeated
 from nmt.data.filter import DUPLICATE, KEPT, NEAR_DUPLICATE, VERDICTS, PairFilter, Tally, Verdicts
-from nmt.data.journal import Journal, build_directory
+from nmt.data.journal import Journal
 from nmt.data.parallel import map_in_order, usual_processes
-from nmt.errors import WorkError
-from nmt.files import cache_root, remove_directory, sha256_of, write_atomically
+from nmt.files import cache_root, sha256_of, write_atomically
 
 FORMAT = 1  # to be raised when the files or the rules change: older caches are then not found any more
 CHUNK = 4_096  # pairs that are judged at once
@@ -35,7 +34,6 @@ COMMIT_PAIRS = 100_000
 MANY_BYTES = 32 * 2**20  # of text, from which on several processes are worth their start
 
 VERDICTS_FILE = "verdicts"
-CHECKSUM_FILE = "verdicts.sha256"
 
 Item = TypeVar("Item")
 
@@ -73,24 +71,8 @@ def filter_corpus(corpus: Corpus, config: DataConfig, report: Report) -> Filtere
     Raises: RequestError for unreadable files, and when no pair is kept; WorkError when the cache cannot be written.
     """
     directory = cache_root(config.cache) / "filtered" / _key(corpus, config.filter)
-    if directory.exists() and _verdicts(directory) is None:
-        report(f"filtering the training pairs again: {directory} is broken")
-        remove_directory(directory)
-    build_directory(directory, functools.partial(_judge, corpus, config, report))
-    verdicts = _verdicts(directory)
-    if verdicts is None:
-        raise WorkError(f"{directory}: what was written cannot be read back")
-    return FilteredCorpus(corpus, verdicts)
-
-
-def _verdicts(directory: Path) -> Verdicts | None:
-    """The verdicts as they were written; None where the file is damaged."""
-    try:
-        content = (directory / VERDICTS_FILE).read_bytes()
-        checksum = (directory / CHECKSUM_FILE).read_text("ascii")
-    except (OSError, ValueError):
-        return None
-    return np.frombuffer(content, np.uint8) if hashlib.sha256(content).hexdigest() == checksum else None
+    resumed_directory(directory, functools.partial(_judge, corpus, config, report), report)
+    return FilteredCorpus(corpus, np.fromfile(directory / VERDICTS_FILE, np.uint8))
 
 
 def processes_for(corpus: Corpus, config: DataConfig) -> int:
@@ -99,6 +81,13 @@ def processes_for(corpus: Corpus, config: DataConfig) -> int:
         return config.processes
     size = sum(path.stat().st_size for files in corpus.train for path in (files.source, files.target))
     return usual_processes() if size >= MANY_BYTES else 1
+
+
+def report_start(work: str, processes: int, done: int, report: Report) -> None:
+    """Say in one line that long work on the training pairs begins, or goes on."""
+    if processes > 1 or done:
+        going_on = f", going on after {done} pairs" if done else ""
+        report(f"{work} the training pairs in {processes} process{'es' * (processes > 1)}{going_on}")
 
 
 def chunks_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -164,9 +153,7 @@ def _judge(corpus: Corpus, config: DataConfig, report: Report, directory: Path) 
     columns = [f"digests.{number}" for number in range(len(compared))]
     with Journal(directory, ["single", *columns]) as journal:
         done = committed = journal.state.get("pairs", 0)
-        if processes > 1 or done:
-            going_on = f", going on after {done} pairs" if done else ""
-            report(f"filtering the training pairs in {processes} process{'es' * (processes > 1)}{going_on}")
+        report_start("filtering", processes, done, report)
         pairs = islice(corpus.training_pairs(), done, None)
         for judged in map_in_order(judge, chunks_of(pairs, CHUNK), processes):
             journal["single"].write(judged.verdicts.tobytes())
@@ -184,7 +171,6 @@ def _judge(corpus: Corpus, config: DataConfig, report: Report, directory: Path) 
             verdicts[repeated(digests, verdicts == KEPT)] = VERDICTS[reason]
     Tally.of(verdicts).require_some(config.filter)
     write_atomically(directory / VERDICTS_FILE, verdicts.tobytes())
-    write_atomically(directory / CHECKSUM_FILE, hashlib.sha256(verdicts.tobytes()).hexdigest())
     journal.forget()
     for name in ["single", *columns]:
         (directory / name).unlink()

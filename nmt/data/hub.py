@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import DataConfig, HubData, MixedText
+from nmt.data.cached import resumed_directory
 from nmt.data.corpus import Corpus, PairFiles, content_key
-from nmt.data.journal import Journal, build_directory
+from nmt.data.journal import Journal
 from nmt.errors import RequestError, WorkError
 from nmt.files import cache_root
 
@@ -68,7 +69,7 @@ def hub_text(config: DataConfig, name: str, text: MixedText, report: Callable[[s
 def _files(config: HubData, splits: Mapping[str, str], report: Callable[[str], None]) -> dict[str, PairFiles]:
     """The text of each split, from the cache if it was fetched before. The keys are those that named the splits."""
     directory = cache_root(config.cache) / "hub" / content_key(_identity(config, splits))
-    build_directory(directory, functools.partial(_read, config, splits, report))
+    resumed_directory(directory, functools.partial(_read, config, splits, report), report)
     languages = (config.source_language, config.target_language)
     return {key: PairFiles(*(directory / f"{key}.{language}" for language in languages)) for key in splits}
 

@@ -87,7 +87,7 @@ def test_verdicts_are_found_again_unless_something_changes(corpus: Corpus, tmp_p
     assert other.tally.dropped["too long"] > first.tally.dropped["too long"]
 
 
-@pytest.mark.parametrize("name", ["verdicts", "verdicts.sha256"])
+@pytest.mark.parametrize("name", ["verdicts", "checksums.json"])
 def test_a_bit_that_flipped_in_the_cache_is_found(corpus: Corpus, tmp_path: Path, name: str) -> None:
     first = filter_corpus(corpus, data(tmp_path / "cache"), pytest.fail)
     (path,) = (tmp_path / "cache").glob(f"filtered/*/{name}")
@@ -97,7 +97,7 @@ def test_a_bit_that_flipped_in_the_cache_is_found(corpus: Corpus, tmp_path: Path
     said: list[str] = []
     assert np.array_equal(filter_corpus(corpus, data(tmp_path / "cache"), said.append).verdicts, first.verdicts)
     assert len(said) == 1
-    assert "is broken" in said[0]
+    assert "is damaged" in said[0]
 
 
 def test_nothing_kept_is_refused_and_leaves_nothing(corpus: Corpus, tmp_path: Path) -> None:

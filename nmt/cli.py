@@ -224,7 +224,9 @@ def _hydra_flags(arguments: argparse.Namespace) -> list[str]:
 
 
 def _data(parser: Parser) -> None:
-    parser.description = "Prepare a corpus as nmt train does; print what each filter keeps and drops, lengths, and examples of each kind."
+    parser.description = (
+        "Prepare a corpus as nmt train does; print what the filters keep and drop, lengths, and examples of each kind."
+    )
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="as for nmt train, such as data=multi30k")
     parser.add_argument(
         "--samples", metavar="N", type=options.count, default=3, help="examples of each kind (default: 3)"

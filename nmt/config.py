@@ -147,7 +147,9 @@ class TokenizerConfig:
     vocab_size: int = key(
         4_000, "pieces of a vocabulary; shrinks to what the corpus can fill", at_least=16, at_most=1_000_000
     )
-    sample: int = key(1_000_000, "most sentences (of either language) that the tokenizer is trained on", at_least=1)
+    sample: int = key(
+        500_000, "most sentences (of either language) that the tokenizer is trained on; 2 kB of memory each", at_least=1
+    )
     character_coverage: float = key(1.0, "share of characters covered by the vocabulary", above=0, at_most=1)
     normalization: str = key("nmt_nfkc", "SentencePiece's text normalisation", choices=("nmt_nfkc", "nfkc", "identity"))
     byte_fallback: bool = key(False, "unknown characters become their UTF-8 bytes instead of the unknown piece")

@@ -29,6 +29,7 @@ OVERVIEW = """\
 usage: nmt VERB …        (nmt VERB --help tells more)
 
   nmt train [KEY=VALUE …]      train a model, as in: nmt train model=bahdanau data=grammar
+  nmt data [KEY=VALUE …]       counts, lengths and examples of what the filters keep and drop, without training
   nmt translate RUN            translate text, a file, or what is typed
   nmt score RUN                BLEU and chrF of a run's translations, or of any two files
   nmt compare RUN RUN …        table, significance and a page of figures for several runs
@@ -233,6 +234,17 @@ def _hydra_flags(arguments: argparse.Namespace) -> list[str]:
     return flags + (["--hydra-help"] if arguments.hydra_help else [])
 
 
+def _data(parser: Parser) -> None:
+    parser.description = (
+        "Prepare a corpus as nmt train does; print what the filters keep and drop, lengths, and examples of each kind."
+    )
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="as for nmt train, such as data=multi30k")
+    parser.add_argument(
+        "--samples", metavar="N", type=options.count, default=3, help="examples of each kind (default: 3)"
+    )
+    parser.add_argument("-cd", "--config-dir", metavar="DIR", type=Path, help="a further folder of presets")
+
+
 def _translate(parser: Parser) -> None:
     parser.description = (
         "Translate each line of the input to one line of output. Reads stdin where no input is named. A line is read "
@@ -338,6 +350,7 @@ PARSERS: dict[str, Callable[[Parser], None]] = {
     "average": _average,
     "export": _export,
     "serve": add_serve_options,
+    "data": _data,
 }
 
 

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import SearchConfig
+from nmt.configuration import compose
 from nmt.data.corpus import GZIP_MAGIC, MAX_LINE_BYTES, decoded_line, prepare_corpus, read_lines
+from nmt.data.filtered import filter_corpus
+from nmt.data.overview import overview
 from nmt.decoding.translator import TextTranslator, Translation, Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import plot_alignment, require_picture
@@ -37,6 +40,16 @@ LINES_AT_ONCE = 2_000
 
 MOST_NAMED = 10
 """Lines that a warning names."""
+
+
+# data ------------------------------------------------------------------------------------------------------------
+
+
+def data(arguments: Namespace) -> None:
+    """`nmt data`: a corpus as it will be trained on, and what is left out."""
+    config = compose(arguments.overrides, arguments.config_dir).data
+    filtered = filter_corpus(prepare_corpus(config, say), config, say)
+    print(overview(filtered, config, arguments.samples))
 
 
 # translate -------------------------------------------------------------------------------------------------------

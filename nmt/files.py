@@ -88,7 +88,7 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
     Raises WorkError naming the path and the cause, such as a full disk or a folder without write permission.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    with _as_work_error(Path(path)):
+    with as_work_error(Path(path)):
         if _is_stream(path):
             with open(_open_stream(path), "wb") as stream:
                 stream.write(data)
@@ -105,7 +105,7 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
             if destination.is_file():
                 os.fchmod(lock, stat.S_IMODE(destination.stat().st_mode))
             os.replace(temporary, destination)
-            _fsync(destination.parent)
+            fsync(destination.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -119,7 +119,7 @@ def require_writable(path: Path | str, *, directory: bool = False) -> None:
     To be asked before the work whose result goes there. Nothing is left behind and nobody is waited for, not even the
     reader of a pipe. A file that is write-protected counts as one that is not to be replaced.
     """
-    with _as_work_error(Path(path)):
+    with as_work_error(Path(path)):
         if not directory and _is_stream(path):
             _require_open_for_writing(path)
             return
@@ -148,16 +148,16 @@ def complete_directory(path: Path | str, *, replace: bool = False) -> Iterator[P
     directory named `path`.)
     Raises WorkError naming `path` and the cause in place of an OSError.
     """
-    with _as_work_error(Path(path).absolute()):
+    with as_work_error(Path(path).absolute()):
         destination = _destination(path)
         destination.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(destination.parent)
         temporary, lock = _make_temporary(destination, directory=True)
         try:
             yield temporary
-            _fsync_tree(temporary)
+            fsync_tree(temporary)
             _move_into_place(temporary, destination, replace)
-            _fsync(destination.parent)
+            fsync(destination.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             os.close(lock)
@@ -196,7 +196,7 @@ def remove_leftovers(folder: Path | str) -> None:
 def locked(path: Path | str) -> Iterator[None]:
     """Hold the lock file `path` while the block runs; wait for whoever holds it. Ends with the process in any case."""
     path = Path(path)
-    with _as_work_error(path):
+    with as_work_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -208,7 +208,7 @@ def locked(path: Path | str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _as_work_error(path: Path) -> Iterator[None]:
+def as_work_error(path: Path) -> Iterator[None]:
     """Turn an OSError into one line that names the path that was to be written."""
     try:
         yield
@@ -338,16 +338,18 @@ def _exchange(one: Path, other: Path) -> bool:
     return bool(rename(current_folder, os.fsencode(one), current_folder, os.fsencode(other), exchange) == 0)
 
 
-def _fsync_tree(directory: Path) -> None:
+def fsync_tree(directory: Path) -> None:
+    """Flush a directory with all that is in it to the disk."""
     for folder, _, names in os.walk(directory):
         for name in names:
             file = Path(folder, name)
             if not file.is_symlink():
-                _fsync(file)
-        _fsync(Path(folder))
+                fsync(file)
+        fsync(Path(folder))
 
 
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
+    """Flush a file, or the names in a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

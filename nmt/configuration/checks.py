@@ -151,6 +151,14 @@ def _check_data(config: TrainConfig) -> None:
     for name in getattr(data, "test", {}):
         if not _NAME.fullmatch(name):
             raise RequestError(f"data.test: the name {name!r} must be letters, digits and . _ + -")
+    for name, text in data.mix.items():
+        if not _NAME.fullmatch(name):
+            raise RequestError(f"data.mix: the name {name!r} must be letters, digits and . _ + -")
+        if [text.source is None, text.target is None, text.path is None] not in (
+            [False, False, True],
+            [True, True, False],
+        ):
+            raise RequestError(f"data.mix.{name}: give either source and target, which are files, or path, a dataset")
     if isinstance(data, FilesData):
         for path, files in (("data.train", data.train), ("data.valid", data.valid)):
             if not files:

@@ -32,22 +32,26 @@ def plan_batches(
     tokens: int,
     seed: int,
     epoch: int,
+    rows: NDArray[np.int64] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Partition the pairs of an epoch into batches, in the order in which they are trained on.
 
-    Every pair is in exactly one batch. The longest sentence of a batch, source or target, times its pairs is at most
-    `tokens`; only a pair that is longer than that on its own makes a batch of its own. Another epoch (or seed) has
-    other batches in another order.
+    Every pair is in exactly one batch, or as often as it is in `rows`. The longest sentence of a batch, source or
+    target, times its pairs is at most `tokens`; only a pair that is longer than that on its own makes a batch of its
+    own. Another epoch (or seed) has other batches in another order.
 
     Args:
         source_lengths, target_lengths: pieces of each sentence with the end mark, one per pair.
         tokens: the budget of a batch, padding included.
+        rows: the pairs of this epoch (nmt.data.mixing); None is all of them once.
 
     Returns: the indices of the pairs of each batch.
     """
     source, target = _checked(source_lengths, target_lengths)
     if tokens < 1:
         raise ValueError(f"a batch of {tokens} tokens holds nothing")
+    if rows is not None:
+        source, target = source[rows], target[rows]
     if not len(source):
         return []
     generator = np.random.default_rng([seed, epoch])
@@ -57,7 +61,7 @@ def plan_batches(
     zigzag = np.where(strip % 2 == 0, second, second.max() - second)
     shuffled = generator.permutation(len(source))  # so that pairs of equal lengths change places
     order = shuffled[np.argsort((strip * (second.max() + 1) + zigzag)[shuffled], kind="stable")]
-    batches = _cut(order, longer[order], tokens, generator)
+    batches = _cut(order if rows is None else rows[order], longer[order], tokens, generator)
     return [batches[index] for index in generator.permutation(len(batches))]
 
 
@@ -79,7 +83,7 @@ def padding_share(
 def _checked(source: NDArray[np.integer], target: NDArray[np.integer]) -> tuple[Lengths, Lengths]:
     if source.shape != target.shape or source.ndim != 1:
         raise ValueError(f"source and target lengths are of shapes {source.shape} and {target.shape}")
-    return source.astype(np.int64), target.astype(np.int64)
+    return source.astype(np.int64, copy=False), target.astype(np.int64, copy=False)
 
 
 def _strips(

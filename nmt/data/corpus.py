@@ -17,12 +17,12 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from nmt.config import DataConfig, FilePair, FilesData, GrammarData, HubData
+from nmt.config import DataConfig, FilePair, FilesData, GrammarData, HubData, MixedText
 from nmt.data.cached import cached_directory
 from nmt.data.download import fetch
 from nmt.data.filter import is_blank
@@ -168,7 +168,10 @@ class PairFiles:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Everything a run reads: training texts one after the other, validation texts, test sets by name."""
+    """Everything a run reads: training texts one after the other, validation texts, test sets by name.
+
+    mixed: how many of the training texts, the last ones, are mixed in (data.mix); the others are the corpus's own.
+    """
 
     name: str
     source_language: str
@@ -178,10 +181,20 @@ class Corpus:
     test: dict[str, PairFiles] = field(default_factory=dict)
     literature_score: bool = False
     max_train_pairs: int | None = None
+    mixed: int = 0
 
     def training_pairs(self) -> Iterator[tuple[str, str]]:
-        """The training pairs before filtering, the first `max_train_pairs` of them where that is set."""
-        return islice(chain.from_iterable(self.train), self.max_train_pairs)
+        """The training pairs before filtering: the first `max_train_pairs` of its own, then what is mixed in."""
+        own = len(self.train) - self.mixed
+        return chain(
+            islice(chain.from_iterable(self.train[:own]), self.max_train_pairs), chain.from_iterable(self.train[own:])
+        )
+
+    def group_sizes(self) -> list[int]:
+        """How many of `training_pairs` are the corpus's own, and how many of each text that is mixed in."""
+        own = len(self.train) - self.mixed
+        size = sum(files.count() for files in self.train[:own])
+        return [min(size, self.max_train_pairs or size), *(files.count() for files in self.train[own:])]
 
 
 def prepare_corpus(config: DataConfig, report: Report) -> Corpus:
@@ -203,16 +216,36 @@ def prepare_corpus(config: DataConfig, report: Report) -> Corpus:
         corpus = hub_corpus(config, report)
     else:
         raise RequestError(f"data.kind={config.kind}: not a kind of data; one of grammar, files, hub")
+    if config.mix:
+        mixed = [_mixed(config, name, text, report) for name, text in config.mix.items()]
+        corpus = replace(corpus, train=[*corpus.train, *mixed], mixed=len(mixed))
     _check(corpus)
     return corpus
 
 
+def _mixed(config: DataConfig, name: str, text: MixedText, report: Report) -> PairFiles:
+    if text.path is not None:
+        from nmt.data.hub import hub_text
+
+        return hub_text(config, name, text, report)
+    assert text.source is not None and text.target is not None  # checked with the configuration
+    files = [Path(path).expanduser() for path in (text.source, text.target)]
+    for path in files:
+        if not path.is_file():
+            raise RequestError(f"data.mix.{name}: no file {path}")
+    return PairFiles(*files)
+
+
 def _check(corpus: Corpus) -> None:
-    for key, texts in (("data.train", corpus.train), ("data.valid", corpus.valid)):
+    own = len(corpus.train) - corpus.mixed
+    for key, texts in (("data.train", corpus.train[:own]), ("data.valid", corpus.valid)):
         if not texts:
             raise RequestError(f"{key}: no files are given")
         if sum(text.count() for text in texts) == 0:
             raise RequestError(f"{key}: no pairs, {texts[0].source} is empty")
+    for text in corpus.train[own:]:
+        if text.count() == 0:
+            raise RequestError(f"data.mix: no pairs, {text.source} is empty")
     for text in (*corpus.valid, *corpus.test.values()):
         for _ in text:
             pass

@@ -1,9 +1,10 @@
 """The training pairs as ids in memory-mapped arrays, so that a corpus of any size costs hardly any memory.
 
-Encoding streams: text is filtered, encoded and written some thousand pairs at a time, into a directory of the cache
-that appears when it is complete. The directory is named by a hash of all that its content depends on, so that the same
-data, filter and tokenizer are encoded once. A Python list of a million sentences would be copied, page by page, into
-every process that only looks at it; a mapped file is shared.
+Encoding streams: text that the filter keeps is encoded and written some thousand pairs at a time, in several processes
+where there is much of it, into a directory of the cache that appears when it is complete. The directory is named by a
+hash of all that its content depends on, so that the same data, filter and tokenizer are encoded once; a killed process
+is gone on from. A Python list of a million sentences would be copied, page by page, into every process that only looks
+at it; a mapped file is shared.
 
 With `tokenizer.sampling`, `draw_segmentations` makes new ids for each epoch: for the whole epoch at once, so that the
 batch plan knows the lengths that it plans for.
@@ -12,10 +13,12 @@ batch plan knows the lengths that it plans for.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,12 +32,15 @@ from numpy.typing import NDArray
 
 from nmt.config import TrainConfig
 from nmt.data.corpus import Corpus, Report, content_key
-from nmt.data.filter import BLANK_SOURCE, BLANK_TARGET, TOO_MANY_PIECES, PairFilter
+from nmt.data.filter import BLANK_SOURCE, BLANK_TARGET, TOO_MANY_PIECES
+from nmt.data.filtered import COMMIT_PAIRS, FilteredCorpus, chunks_of, filter_corpus, processes_for, report_start
+from nmt.data.journal import Journal, build_directory
+from nmt.data.parallel import map_in_order
 from nmt.data.tokenizer import UNKNOWN, Tokenizer
 from nmt.errors import RequestError, WorkError
-from nmt.files import cache_root, cause_of, complete_directory, read_regular, sha256_of
+from nmt.files import cache_root, cause_of, read_regular, remove_directory, sha256_of
 
-FORMAT = 3  # to be raised when the files or the rules change: older caches are then not found any more
+FORMAT = 4  # to be raised when the files or the rules change: older caches are then not found any more
 CHUNK = 4096  # pairs that are encoded at once
 MOST_UNKNOWN = 0.05
 META_FILE = "meta.json"
@@ -55,8 +61,7 @@ class EncodedSide:
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]], vocabulary_size: int) -> EncodedSide:
         """A side in ordinary memory."""
-        ids = np.fromiter(chain.from_iterable(sentences), dtype=_id_type(vocabulary_size))
-        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        ids, lengths = _flat(sentences, _id_type(vocabulary_size))
         return cls(ids, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]), int(np.sum(ids == UNKNOWN)))
 
     def __len__(self) -> int:
@@ -84,11 +89,13 @@ class EncodedCorpus:
     """Encoded pairs: sentence i of one side translates sentence i of the other.
 
     filtered: what became of the pairs of the training files, in one line.
+    groups: how many pairs are of the corpus's own text, and how many of each text that is mixed in, in this order.
     """
 
     source: EncodedSide
     target: EncodedSide
     filtered: str = ""
+    groups: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.source)
@@ -106,25 +113,26 @@ class EncodedCorpus:
                 with open(directory / f"{name}.ids", "rb") as ids, open(directory / f"{name}.offsets", "rb") as offsets:
                     arrays = _map(ids, offsets, np.dtype(about["dtype"]), about["pieces"], rows)
                 sides.append(EncodedSide(*arrays, about["unknown"]))
-            return cls(sides[0], sides[1], meta["filtered"])
+            return cls(sides[0], sides[1], meta["filtered"], meta["groups"])
         except (OSError, ValueError, KeyError, TypeError, RequestError) as error:
             raise WorkError(f"{directory}: not a complete encoded corpus ({' '.join(str(error).split())})") from None
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig, report: Report) -> EncodedCorpus:
-    """Filter and encode the training pairs, or find them in the cache; either way report what was kept.
+    """Encode the training pairs that the filter keeps, or find them in the cache; either way report what was kept.
 
     Raises: RequestError for unreadable files, when no pair is kept, and when more than 5 % of the pieces of a side
     are unknown; WorkError when the cache cannot be written.
     """
+    filtered = filter_corpus(corpus, config.data, report)
     directory = cache_root(config.data.cache) / "encoded" / _key(corpus, tokenizer, config)
     try:
         encoded = EncodedCorpus.open(directory)
     except WorkError:
         if directory.exists():
             report(f"encoding the training pairs again: {directory} is broken")
-        with complete_directory(directory, replace=True) as temporary:
-            _write(temporary, corpus.training_pairs(), tokenizer, config)
+            remove_directory(directory)
+        build_directory(directory, functools.partial(_write, filtered, tokenizer, config, report))
         encoded = EncodedCorpus.open(directory)
     report(encoded.filtered)
     _report_small_batches(encoded, config.batch.tokens, report)
@@ -198,9 +206,10 @@ def _drawn(corpus: EncodedCorpus, tokenizer: Tokenizer, config: TrainConfig, epo
                 likeliest = [side[row] for row in range(start, min(start + CHUNK, len(side)))]
                 seed = np.random.SeedSequence([config.trainer.seed, epoch, number, start]).generate_state(1, np.uint64)
                 drawn = draw(likeliest, int(seed[0]), alpha)
-                writer.write([one if len(one) <= limit else two for one, two in zip(drawn, likeliest, strict=True)])
+                chosen = [one if len(one) <= limit else two for one, two in zip(drawn, likeliest, strict=True)]
+                writer.append(*_flat(chosen, side.ids.dtype))
             sides.append(writer.side())
-    return EncodedCorpus(sides[0], sides[1], corpus.filtered)
+    return EncodedCorpus(sides[0], sides[1], corpus.filtered, corpus.groups)
 
 
 def report_unknown(name: str, corpus: EncodedCorpus, report: Report) -> None:
@@ -225,6 +234,7 @@ def _key(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig) -> str:
             "format": FORMAT,
             "files": [[sha256_of(files.source), sha256_of(files.target)] for files in corpus.train],
             "pairs": corpus.max_train_pairs,
+            "mixed": corpus.mixed,
             "filter": {
                 f.name: getattr(config.data.filter, f.name) for f in dataclasses.fields(type(config.data.filter))
             },
@@ -234,67 +244,127 @@ def _key(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig) -> str:
     )
 
 
-def _write(directory: Path, pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, config: TrainConfig) -> None:
-    """Write the files that `EncodedCorpus.open` maps."""
-    pair_filter = PairFilter(config.data.filter)
-    meta: dict[str, object] = {"format": FORMAT}
-    with ExitStack() as files:
-
-        def writer(name: str, vocabulary_size: int) -> _SideWriter:
-            ids, offsets = (
-                files.enter_context(open(directory / f"{name}.{suffix}", "w+b")) for suffix in ("ids", "offsets")
-            )
-            return _SideWriter(ids, offsets, _id_type(vocabulary_size))
-
-        source, target = writer("source", tokenizer.source_size), writer("target", tokenizer.target_size)
-        for chunk in _chunks(pair_filter(pairs)):
-            kept = _encode(chunk, tokenizer, pair_filter)
-            source.write([source_ids for source_ids, _ in kept])
-            target.write([target_ids for _, target_ids in kept])
-    pair_filter.require_some()
-    meta |= {"pairs": pair_filter.kept, "filtered": pair_filter.summary(), "source": source.meta, "target": target.meta}
-    meta["sha256"] = {path.name: sha256_of(path) for path in sorted(directory.iterdir())}
-    meta["checksum"] = content_key(meta)
-    (directory / META_FILE).write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
+SIDES = ("source", "target")
 
 
-def _encode(
-    chunk: Sequence[tuple[str, str]], tokenizer: Tokenizer, pair_filter: PairFilter
-) -> list[tuple[list[int], list[int]]]:
-    """The ids of those pairs of a chunk that are still good as pieces."""
-    limit = pair_filter.config.max_pieces + 1
-    sources = tokenizer.encode_source([source for source, _ in chunk])
-    targets = tokenizer.encode_target([target for _, target in chunk])
-    kept = []
-    for source, target in zip(sources, targets, strict=True):
-        if max(len(source), len(target)) > limit:
-            pair_filter.reject(TOO_MANY_PIECES)
-        elif min(len(source), len(target)) == 1:  # nothing but characters that the normalisation removes
-            pair_filter.reject(BLANK_SOURCE if len(source) == 1 else BLANK_TARGET)
-        else:
-            kept.append((source, target))
-    return kept
+def _write(
+    filtered: FilteredCorpus, tokenizer: Tokenizer, config: TrainConfig, report: Report, directory: Path
+) -> None:
+    """Write the files that `EncodedCorpus.open` maps, going on from the journal's last commit."""
+    processes = processes_for(filtered.corpus, config.data)
+    encoder = _Encoder(tokenizer, config.data.filter.max_pieces, alone=processes == 1)
+    names = [f"{side}.{suffix}" for side in SIDES for suffix in ("ids", "offsets")]
+    with Journal(directory, names) as journal:
+        writers = [
+            _SideWriter(journal[f"{side}.ids"], journal[f"{side}.offsets"], _id_type(size), journal.state.get(side, {}))
+            for side, size in zip(SIDES, (tokenizer.source_size, tokenizer.target_size), strict=True)
+        ]
+        read = committed = journal.state.get("read", 0)
+        late: Counter[str] = Counter(journal.state.get("late", {}))
+        ends = filtered.group_ends()
+        groups = np.array(journal.state.get("groups", [0] * len(ends)))
+        report_start("encoding", processes, read, report)
+
+        def state() -> dict[str, Any]:
+            return {
+                "read": read,
+                "late": late,
+                "groups": groups.tolist(),
+                **{s: writer.meta for s, writer in zip(SIDES, writers, strict=True)},
+            }
+
+        for chunk in map_in_order(encoder, chunks_of(islice(filtered.pairs(), read, None), CHUNK), processes):
+            for writer, (ids, lengths) in zip(writers, chunk.sides, strict=True):
+                writer.append(ids, lengths)
+            late.update(chunk.late)
+            groups += np.bincount(np.searchsorted(ends, read + chunk.kept, side="right"), minlength=len(ends))
+            read += chunk.read
+            if read >= committed + COMMIT_PAIRS:
+                journal.commit(state())
+                committed = read
+        journal.commit(state())
+        tally = filtered.tally
+        for reason, count in late.items():
+            tally.reject(reason, count)
+        tally.require_some(config.data.filter)
+        meta = {"format": FORMAT, "pairs": tally.kept, "filtered": tally.summary(), **state()}
+        meta["sha256"] = {name: sha256_of(directory / name) for name in names}
+        meta["checksum"] = content_key(meta)
+        (directory / META_FILE).write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
+        journal.forget()
+
+
+@dataclass
+class _Chunk:
+    """Encoded pairs: of each side the ids and the lengths.
+
+    kept: their places among the `read` pairs that there were before some were dropped, for the reasons in `late`.
+    """
+
+    sides: list[tuple[NDArray[np.integer], NDArray[np.int64]]]
+    kept: NDArray[np.int64]
+    read: int
+    late: Counter[str]
+
+
+class _Encoder:
+    """Encodes a chunk of pairs and drops those that are no good as pieces; copied into every process."""
+
+    def __init__(self, tokenizer: Tokenizer, max_pieces: int, *, alone: bool) -> None:
+        """alone: SentencePiece may use all cores, since there are no other processes."""
+        self._tokenizer = tokenizer
+        self._limit = max_pieces + 1
+        self._threads = None if alone else 1
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> _Chunk:
+        tokenizer = self._tokenizer
+        sources = tokenizer.encode_source([source for source, _ in pairs], self._threads)
+        targets = tokenizer.encode_target([target for _, target in pairs], self._threads)
+        late: Counter[str] = Counter()
+        kept: list[int] = []
+        for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            if max(len(source), len(target)) > self._limit:
+                late[TOO_MANY_PIECES] += 1
+            elif min(len(source), len(target)) == 1:  # nothing but characters that the normalisation removes
+                late[BLANK_SOURCE if len(source) == 1 else BLANK_TARGET] += 1
+            else:
+                kept.append(place)
+        sides = [
+            _flat([ids[place] for place in kept], _id_type(size))
+            for ids, size in ((sources, tokenizer.source_size), (targets, tokenizer.target_size))
+        ]
+        return _Chunk(sides, np.array(kept, np.int64), len(pairs), late)
+
+
+def _flat(
+    sentences: Sequence[Sequence[int] | NDArray[np.integer]], dtype: np.dtype[Any]
+) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """The ids of all sentences in a row, and how many each has."""
+    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+    return np.fromiter(chain.from_iterable(sentences), dtype, int(lengths.sum())), lengths
 
 
 class _SideWriter:
-    """Writes the arrays of an EncodedSide: the ids into one file, where each sentence begins into another."""
+    """Writes the arrays of an EncodedSide: the ids into one file, where each sentence begins into another.
 
-    def __init__(self, ids: BinaryIO, offsets: BinaryIO, dtype: np.dtype[Any]) -> None:
+    Where the files hold sentences already, `before` is what `meta` was by then.
+    """
+
+    def __init__(
+        self, ids: BinaryIO, offsets: BinaryIO, dtype: np.dtype[Any], before: Mapping[str, Any] | None = None
+    ) -> None:
         self._ids = ids
         self._offsets = offsets
         self._dtype = dtype
-        self._sentences = 0
-        self._end = 0
-        self._unknown = 0
-        offsets.write(np.zeros(1, np.int64).tobytes())
+        before = before or {}
+        self._end, self._unknown = int(before.get("pieces", 0)), int(before.get("unknown", 0))
+        if not before:
+            offsets.write(np.zeros(1, np.int64).tobytes())
 
-    def write(self, sentences: Sequence[Sequence[int] | NDArray[np.integer]]) -> None:
-        """Append sentences."""
-        ids = np.fromiter(chain.from_iterable(sentences), dtype=self._dtype)
-        ends = self._end + np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
+    def append(self, ids: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
+        """Append sentences, given as the ids of all of them and their lengths."""
         self._ids.write(ids.tobytes())
-        self._offsets.write(ends.tobytes())
-        self._sentences += len(sentences)
+        self._offsets.write((self._end + np.cumsum(lengths)).tobytes())
         self._end += len(ids)
         self._unknown += int(np.count_nonzero(ids == UNKNOWN))
 
@@ -307,7 +377,8 @@ class _SideWriter:
         """What was written, mapped; it outlives the files' being closed."""
         self._ids.flush()
         self._offsets.flush()
-        return EncodedSide(*_map(self._ids, self._offsets, self._dtype, self._end, self._sentences), self._unknown)
+        sentences = self._offsets.tell() // 8 - 1
+        return EncodedSide(*_map(self._ids, self._offsets, self._dtype, self._end, sentences), self._unknown)
 
 
 def _map(
@@ -327,9 +398,3 @@ def _map(
 
 def _id_type(vocabulary_size: int) -> np.dtype[Any]:
     return np.dtype(np.uint16 if vocabulary_size <= 2**16 else np.int32)
-
-
-def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    iterator = iter(pairs)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk

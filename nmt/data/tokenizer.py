@@ -129,13 +129,16 @@ class Tokenizer:
         """Number of target pieces, the four special ones included."""
         return int(self._target.get_piece_size())
 
-    def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
-        """The likeliest segmentation of each text, with the end mark; a blank text is the end mark alone."""
-        return _encode(self._source, texts)
+    def encode_source(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
+        """The likeliest segmentation of each text, with the end mark; a blank text is the end mark alone.
 
-    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
+        threads: None is as many as there are cores, where there is enough to do; the result is the same.
+        """
+        return _encode(self._source, texts, threads)
+
+    def encode_target(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
         """As `encode_source`, for the target side; without the begin mark, which `make_batch` adds."""
-        return _encode(self._target, texts)
+        return _encode(self._target, texts, threads)
 
     def sample_source(self, texts: Sequence[str], seed: int, alpha: float) -> list[list[int]]:
         """A random segmentation of each text, with the end mark; a pure function of the arguments.
@@ -342,7 +345,8 @@ def _read_model(content: bytes, path: Path) -> sentencepiece.SentencePieceProces
     return model
 
 
-def _encode(model: sentencepiece.SentencePieceProcessor, texts: Sequence[str]) -> list[list[int]]:
-    threads = -1 if len(texts) >= BATCH_FOR_THREADS else 1  # -1: as many as there are cores; the result is the same
+def _encode(model: sentencepiece.SentencePieceProcessor, texts: Sequence[str], threads: int | None) -> list[list[int]]:
+    if threads is None:
+        threads = -1 if len(texts) >= BATCH_FOR_THREADS else 1  # -1: as many as there are cores
     encoded: list[list[int]] = model.encode(list(texts), add_eos=True, num_threads=threads)
     return encoded

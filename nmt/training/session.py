@@ -18,6 +18,7 @@ from nmt.config import TrainConfig, TrainerConfig
 from nmt.configuration import load_config, save_config
 from nmt.data.corpus import Corpus, prepare_corpus
 from nmt.data.encoded import encode_corpus
+from nmt.data.filtered import filter_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
@@ -223,6 +224,7 @@ FREE_KEYS = (
     "data.dir",
     "data.cache",
     "data.downloads",
+    "data.processes",
 )
 
 
@@ -276,13 +278,13 @@ def made_directory(name: str) -> Iterator[Path]:
 
 
 def prepare_tokenizer(config: TrainConfig, corpus: Corpus, checkpoint: Checkpoint | None) -> Tokenizer:
-    """The tokenizer of the checkpoint that is continued, or a new one trained on the training split.
+    """The tokenizer of the checkpoint that is continued, or a new one trained on the pairs that are kept.
 
     It comes into the run directory when nothing is left that may refuse the run.
     """
     if checkpoint is not None:
         return Tokenizer.load(checkpoint.directory)
-    return Tokenizer.train(config.tokenizer, corpus.training_pairs(), None, say)
+    return Tokenizer.train(config.tokenizer, filter_corpus(corpus, config.data, say).pairs(), None, say)
 
 
 def require_same_data(checkpoint: Checkpoint, data: dict[str, str], run: Path) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from nmt.config import TrainConfig
 from nmt.data.batching import Batch, make_batch, padding_share, plan_batches
 from nmt.data.encoded import EncodedCorpus, draw_segmentations
+from nmt.data.mixing import epoch_rows, weights
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import WorkError
 from nmt.models.base import TranslationModel
@@ -256,7 +257,8 @@ class Trainer:
         if config.tokenizer.sampling:
             self.epoch_corpus = draw_segmentations(self.corpus, self.tokenizer, config, epoch)
         lengths = (self.epoch_corpus.source.lengths, self.epoch_corpus.target.lengths)
-        self.plan = plan_batches(*lengths, config.batch.tokens, config.trainer.seed, epoch)
+        rows = epoch_rows(self.corpus.groups, weights(config.data), config.trainer.seed, epoch)
+        self.plan = plan_batches(*lengths, config.batch.tokens, config.trainer.seed, epoch, rows)
         if epoch == 0:
             share = padding_share(self.plan, *lengths)
             self.monitor.message(f"{len(self.plan)} batches an epoch, {share:.1%} padding")

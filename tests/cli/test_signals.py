@@ -6,11 +6,13 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from nmt import files
+from nmt.data import journal
 
 Command = Callable[..., Any]
 Tiny = Callable[[str], list[str]]
@@ -19,12 +21,12 @@ SIGNALS = {signal.SIGTERM: (143, "nmt: terminated"), signal.SIGINT: (130, "nmt: 
 GRAMMAR = ["data=grammar", "data.train_pairs=40", "data.valid_pairs=3", "data.test_pairs=3", "data.max_words=9"]
 
 
-def interrupt(monkeypatch: pytest.MonkeyPatch, name: str, number: int, call: int) -> list[Path]:
-    """Sends the signal at a call of a function of `nmt.files`, where something half-written is there.
+def interrupt(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, number: int, call: int) -> list[Path]:
+    """Sends the signal at a call of a function that a module calls by this name, where something half-written is there.
 
     Returns: a list that gets what the function was called with.
     """
-    function = getattr(files, name)
+    function = getattr(module, name)
     seen: list[Any] = []
 
     def interrupted(argument: Any) -> None:
@@ -33,7 +35,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, name: str, number: int, call: int
             os.kill(os.getpid(), number)
         function(argument)
 
-    monkeypatch.setattr(files, name, interrupted)
+    monkeypatch.setattr(module, name, interrupted)
     return seen
 
 
@@ -43,12 +45,20 @@ def half_written(folder: Path) -> list[Path]:
 
 @pytest.mark.case
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize(("call", "written"), [(1, "grammar"), (2, "encoded")])
+@pytest.mark.parametrize(
+    ("module", "call", "written"), [(files, 1, "grammar"), (journal, 1, "filtered"), (journal, 2, "encoded")]
+)
 def test_while_a_corpus_is_prepared(
-    call: int, written: str, number: int, nmt: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType,
+    call: int,
+    written: str,
+    number: int,
+    nmt: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     options = [f"run.dir={tmp_path / 'run'}", f"data.cache={tmp_path / 'cache'}", "tokenizer.vocab_size=120"]
-    seen = interrupt(monkeypatch, "_fsync_tree", number, call)
+    seen = interrupt(monkeypatch, module, "fsync_tree", number, call)
     outcome = nmt("train", *GRAMMAR, *options)
     assert seen[-1].parent.name == written
     assert (outcome.status, outcome.out, outcome.err.splitlines()[-1]) == (SIGNALS[number][0], "", SIGNALS[number][1])

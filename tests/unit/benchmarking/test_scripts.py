@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import bench_corpus
 import bench_decode
 import bench_serve
 import bench_train
@@ -51,6 +52,18 @@ def test_training(tiny: Callable[[str], list[str]], tmp_path: Path, capsys: pyte
     assert found["operations_per_token"] > found["against"][0]["operations_per_token"]
     for part in ("attention", "recurrence", "projection and loss", "dropout", "optimizer", "data"):
         assert f"\n  {part} " in printed
+
+
+def test_preparing_a_corpus(tiny: Callable[[str], list[str]], tmp_path: Path) -> None:
+    model = [override for override in tiny("lstm") if not override.startswith(("data", "tokenizer"))]
+    options = ["--steps", "1", "--folder", str(tmp_path), "--json", str(tmp_path / "f.json")]
+    bench_corpus.main(["300", *model, "tokenizer.vocab_size=200", *options])
+    found = json.loads((tmp_path / "f.json").read_text("utf-8"))
+    steps = ["read", "filter", "train the tokenizer", "encode", "plan an epoch", "train"]
+    assert list(found["phases"]) == steps
+    assert all(phase["peak_mb"] > phase["peak_anonymous_mb"] > 0 for phase in found["phases"].values())
+    assert found["peak_rss_mb"] == max(phase["peak_mb"] for phase in found["phases"].values())
+    assert 250 < found["prepared"]["kept"] < 300, "some pairs are spoilt"
 
 
 def test_what_is_wrong_is_said_before_anything_is_built(tiny: Callable[[str], list[str]]) -> None:

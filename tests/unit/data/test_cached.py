@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import GrammarData
-from nmt.data.cached import CHECKSUMS, cached_directory
+from nmt.data.cached import CHECKSUMS, cached_directory, resumed_directory
 from nmt.data.corpus import prepare_corpus
 
 pytestmark = pytest.mark.case
@@ -24,9 +24,12 @@ def cut_off(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+@pytest.mark.parametrize("cache", [cached_directory, resumed_directory])
 @pytest.mark.parametrize("name", ["train.en", CHECKSUMS])
 @pytest.mark.parametrize("damage", [flipped, cut_off, Path.unlink])
-def test_a_damaged_folder_is_made_again(damage: Callable[[Path], None], name: str, tmp_path: Path) -> None:
+def test_a_damaged_folder_is_made_again(
+    damage: Callable[[Path], None], name: str, cache: Callable[..., None], tmp_path: Path
+) -> None:
     reported: list[str] = []
     made: list[Path] = []
 
@@ -35,7 +38,7 @@ def test_a_damaged_folder_is_made_again(damage: Callable[[Path], None], name: st
         (temporary / "train.en").write_text("The cat sees a horse.\n")
 
     def prepared() -> None:
-        cached_directory(tmp_path / "corpus", make, reported.append)
+        cache(tmp_path / "corpus", make, reported.append)
         assert (tmp_path / "corpus" / "train.en").read_text() == "The cat sees a horse.\n"
 
     prepared()

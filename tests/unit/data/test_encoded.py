@@ -91,7 +91,7 @@ class Run:
         return encode_corpus(self.corpus, self.tokenizer, self.config, self.lines.append)
 
     def cached(self) -> set[Path]:
-        return set((self.folder / "cache" / "encoded").iterdir())
+        return set((self.folder / "cache" / "encoded").glob("*"))
 
 
 @pytest.fixture

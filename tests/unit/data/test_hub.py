@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kills import killed_at_commit
 
 from nmt.config import FilePair, FilesData, HubData, TokenizerConfig
+from nmt.data import hub
 from nmt.data.corpus import Corpus, prepare_corpus, read_lines
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError, WorkError
@@ -175,19 +177,81 @@ def test_without_network_the_message_suggests_files(tmp_path: Path) -> None:
         hub_corpus("someone/books", tmp_path / "cache")
 
 
-def test_a_connection_that_breaks_in_the_middle_is_one_line_and_leaves_nothing(
+class Stream:
+    """A stream whose connection breaks after some rows, unless it has been opened `breaks` times before."""
+
+    def __init__(self, opened: list[int], breaks: int, after: int) -> None:
+        self.opened, self.breaks, self.after, self.place = opened, breaks, after, 0
+
+    def __call__(self, *arguments: Any, **options: Any) -> Stream:
+        assert options["streaming"]
+        self.place = 0
+        return self
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
+
+    def iter(self, batch_size: int) -> Iterator[dict[str, list[Any]]]:
+        self.opened.append(self.place)
+        while self.place < 12:
+            if self.place >= self.after and len(self.opened) <= self.breaks:
+                raise TransportError("peer closed the connection\nwithout sending all")
+            batch = list(rows(12, flat=False))[self.place : self.place + batch_size]
+            self.place += len(batch)
+            yield {name: [row[name] for row in batch] for name in batch[0]}
+
+
+class TransportError(Exception):
+    """As HTTP clients have them: neither an OSError nor anything that `datasets` declares."""
+
+
+def test_a_connection_that_breaks_at_the_beginning_is_one_line_and_leaves_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class TransportError(Exception):
-        """As HTTP clients have them: neither an OSError nor anything that `datasets` declares."""
-
-    def broken(*arguments: Any, **options: Any) -> Iterator[dict[str, Any]]:
-        assert options["streaming"]
-        yield from rows(3, flat=False)
-        raise TransportError("peer closed the connection\nwithout sending all")
-
-    monkeypatch.setattr(datasets, "load_dataset", broken)
+    monkeypatch.setattr(datasets, "load_dataset", Stream([], 1, after=0))
     with pytest.raises(WorkError, match=r"TransportError: peer closed the connection, or use data=files") as caught:
         hub_corpus(folder, tmp_path / "cache")
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "cache" / "hub").glob("*"))
+
+
+def test_reading_goes_on_where_the_connection_broke(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = hub_corpus(folder, tmp_path / "other")
+    monkeypatch.setattr(hub, "ROWS", 2)
+    monkeypatch.setattr(hub, "COMMIT_ROWS", 4)
+    opened: list[int] = []
+    reported: list[str] = []
+    monkeypatch.setattr(datasets, "load_dataset", Stream(opened, 2, after=10))
+    for _ in range(2):
+        with pytest.raises(WorkError, match="peer closed the connection"):
+            hub_corpus(folder, tmp_path / "cache", test={})
+    corpus = hub_corpus(folder, tmp_path / "cache", reported.append, test={})
+    assert opened[:3] == [0, 8, 8]  # the last multiple of four that was whole
+    assert list(corpus.training_pairs()) == list(expected.training_pairs())
+    assert "going on after 8 pairs" in reported
+    assert "line breaks inside 8 texts of split train became spaces" in reported
+
+
+@pytest.mark.parametrize("part", ["train", "train[1:]"])
+def test_a_process_that_is_killed_goes_on_to_the_same_text(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    expected = hub_corpus(folder, tmp_path / "other", train=part)
+    monkeypatch.setattr(hub, "ROWS", 2)
+    monkeypatch.setattr(hub, "COMMIT_ROWS", 4)
+    killed_at_commit(2, lambda: hub_corpus(folder, tmp_path / "cache", train=part))
+    (unfinished,) = (tmp_path / "cache" / "hub").glob(".*.unfinished")
+    (text,) = unfinished.glob("train.en")
+    with open(text, "ab") as file:
+        file.write(b"half a li")  # what the page cache may hold when a process dies between two commits
+    reported: list[str] = []
+    corpus = hub_corpus(folder, tmp_path / "cache", reported.append, train=part)
+    assert "going on after 8 pairs" in reported
+    for mine, other in ((corpus.train[0], expected.train[0]), (corpus.test["news"], expected.test["news"])):
+        assert mine.source.read_bytes() == other.source.read_bytes()
+        assert mine.target.read_bytes() == other.target.read_bytes()

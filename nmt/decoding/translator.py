@@ -238,7 +238,7 @@ class Translator(TextTranslator):
                 if not is_out_of_memory(error):
                     raise
                 raise WorkError(
-                    f"out of memory with {len(places)} lines of up to {source_BS.shape[1]} pieces and "
+                    f"out of memory with {_lines(*source_BS.shape)} and "
                     f"{search.beam_size} hypotheses: lower search.batch_tokens or the beam size, or split long lines"
                 ) from error
             yield places, hypotheses
@@ -303,3 +303,7 @@ def length_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
 
 def _mixed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _lines(rows: int, width: int) -> str:
+    return f"a line of {width} pieces" if rows == 1 else f"{rows} lines of up to {width} pieces"

@@ -132,8 +132,8 @@ MISTAKES: list[tuple[list[str], str]] = [
     # missing
     (["data=hub"], "data.path: has no value; give it one, as in data.path=…"),
     (["data=files", "data.test.x.source=a"], "data.test.x.target: has no value"),
-    (["run.dir=${nothing}"], "run.dir: Interpolation key 'nothing' not found"),
-    (["run.dir=${oc.env:NMT_NOTHING}"], "Environment variable 'NMT_NOTHING' not found"),
+    (["run.dir=${nothing}"], "run.dir: ${nothing}: there is no key nothing"),
+    (["run.dir=${oc.env:NMT_NOTHING}"], "run.dir: ${oc.env:NMT_NOTHING}: there is no environment variable NMT_NOTHING"),
     # sweeps: refused before the first run
     (["-m", "trainer.seed=1,x"], "trainer.seed=x: must be a whole number"),
     (["-m", "model=lstm,luonng"], "model=luonng: no such preset; did you mean model=luong?"),

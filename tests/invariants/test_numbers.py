@@ -136,8 +136,8 @@ def test_a_model_that_has_diverged_is_neither_saved_nor_the_best(
     options = [*tiny(preset), *FEW, "trainer.ema_decay=0", "trainer.max_steps=4", interval]
     take_step = trainer.Trainer._step
 
-    def diverging(self: trainer.Trainer, window: trainer.Window) -> float:
-        lr = take_step(self, window)
+    def diverging(self: trainer.Trainer) -> float:
+        lr = take_step(self)
         if self.progress.step == 3:
             with torch.no_grad():
                 self.model.output.bias.fill_(math.nan)

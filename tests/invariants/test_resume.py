@@ -19,7 +19,7 @@ from tiny import PRESET_MODELS
 from nmt.training import validation
 from nmt.training.checkpoint import LAST, Checkpoint
 from nmt.training.interruption import Interrupted
-from nmt.training.trainer import Trainer, Window
+from nmt.training.trainer import Trainer
 
 pytestmark = pytest.mark.invariant
 
@@ -129,10 +129,10 @@ def test_after_a_crash_steps_are_taken_again(tiny: Tiny, tmp_path: Path, monkeyp
     take_step = Trainer._step
     for step in range(1, 9):
 
-        def crashing(self: Trainer, window: Window, step: int = step) -> float:
+        def crashing(self: Trainer, step: int = step) -> float:
             if self.progress.step == step:
                 raise RuntimeError("crash")
-            return take_step(self, window)
+            return take_step(self)
 
         monkeypatch.setattr(Trainer, "_step", crashing)
         with pytest.raises(RuntimeError, match="crash"):

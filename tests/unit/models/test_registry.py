@@ -143,9 +143,8 @@ def test_small_presets_are_about_equally_large() -> None:
 
 def test_the_tiny_transformer_is_the_small_one_with_narrower_layers() -> None:
     tiny, small = (compose([f"model={name}"]).model for name in ("transformer_tiny", "transformer"))
-    assert dataclasses.replace(tiny, name="", width=0, feed_forward_size=0) == dataclasses.replace(
-        small, name="", width=0, feed_forward_size=0
-    )
+    same = {"name": "", "width": 0, "feed_forward_size": 0, "dropout": 0.0}
+    assert dataclasses.replace(tiny, **same) == dataclasses.replace(small, **same)
     assert (tiny.width, tiny.feed_forward_size) == (128, 256)  # as in the literature on Multi30k
 
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from nmt.cli import tell
 from nmt.errors import RequestError
 from nmt.files import write_atomically
+from nmt.options import count as count  # for the scripts, too
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,17 +21,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise RequestError(f"{message} (see {self.prog} --help)")
-
-
-def count(text: str) -> int:
-    """A whole number above 0."""
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-count.__name__ = "whole number above 0"  # argparse says: invalid … value
 
 
 def counts(text: str) -> list[int]:

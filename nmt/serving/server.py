@@ -286,6 +286,7 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     finally:
         task.cancel()
         gone.cancel()
+        await asyncio.wait({task, gone})  # whoever learns that the client has left may rely on its lines being dropped
 
 
 async def _left(request: Request) -> None:

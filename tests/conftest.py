@@ -11,9 +11,13 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from nmt.data.tokenizer import Tokenizer
 
 # The tests run side by side, a process each; PyTorch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -201,3 +205,17 @@ def trained_run(tiny: Callable[[str], list[str]], tmp_path_factory: pytest.TempP
 def run_copy(trained_run: Path, tmp_path: Path) -> Path:
     """A copy of `trained_run` that a test may change."""
     return Path(shutil.copytree(trained_run, tmp_path / "run", symlinks=True))
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """A joint vocabulary of at most 60 pieces for sentences of the words that tests/tiny.py has."""
+    from tiny import WORDS
+
+    from nmt.config import TokenizerConfig
+    from nmt.data.tokenizer import Tokenizer
+
+    generator = random.Random(1)
+    texts = [" ".join(generator.choices(WORDS.split(), k=6)) + "." for _ in range(100)]
+    directory = tmp_path_factory.mktemp("tokenizer")
+    return Tokenizer.train(TokenizerConfig(vocab_size=60), zip(texts, texts, strict=True), directory, lambda line: None)

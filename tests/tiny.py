@@ -34,6 +34,7 @@ from nmt.models.registry import build_model
 SOURCE_VOCABULARY, TARGET_VOCABULARY = 13, 11
 
 
+WORDS = "le la un vieux jeune petit jardin maison rivière élève enfant lit voit mange prend ouvre lettre pain où ça"
 UNTIED: dict[str, object] = {"dropout": 0.0, "tie_embeddings": False}
 SCORES = ("dot", "general", "concat", "location")
 WINDOWS = ("global", "local_m", "local_p")

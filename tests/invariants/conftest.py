@@ -1,8 +1,7 @@
-"""A small tokenizer for the tests that go from text to text, and a small run that everything may happen to."""
+"""A small run that everything may happen to."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,20 +9,6 @@ import pytest
 from runs import FEW
 
 from nmt import cli
-from nmt.config import TokenizerConfig
-from nmt.data.tokenizer import Tokenizer
-
-WORDS = "le la un vieux jeune petit jardin maison rivière élève enfant lit voit mange prend ouvre lettre pain où ça"
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    """A joint vocabulary of at most 60 pieces for sentences of WORDS."""
-    generator = random.Random(1)
-    texts = [" ".join(generator.choices(WORDS.split(), k=6)) + "." for _ in range(100)]
-    directory = tmp_path_factory.mktemp("tokenizer")
-    return Tokenizer.train(TokenizerConfig(vocab_size=60), zip(texts, texts, strict=True), directory, lambda line: None)
-
 
 LAST_STEP = 5
 OPTIONS = [*FEW, "validation.every=2", "trainer.log_every=1", f"trainer.max_steps={LAST_STEP}", "trainer.keep_last=9"]

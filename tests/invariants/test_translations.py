@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from tiny import CONFIGS, PRESET_MODELS
+from tiny import CONFIGS, PRESET_MODELS, WORDS
 
 from nmt.config import SearchConfig
 from nmt.data.tokenizer import EOS, Tokenizer
@@ -22,7 +22,6 @@ from nmt.models.registry import build_model
 
 pytestmark = [pytest.mark.invariant, pytest.mark.case]
 
-WORDS = "le la un vieux jeune petit jardin maison rivière élève enfant lit voit mange prend ouvre lettre pain où ça"
 CAP = 8
 SEARCH = SearchConfig(max_length_ratio=0.0, max_length_extra=CAP, batch_tokens=10**9)  # a call is a batch
 LINES_AT_ONCE = 64

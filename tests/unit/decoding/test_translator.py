@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ from tiny import CONFIGS, tiny_model
 from torch import Tensor
 
 import nmt
-from nmt.config import GrammarData, SearchConfig, TokenizerConfig, TrainConfig
+from nmt.config import GrammarData, SearchConfig, TrainConfig
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from nmt.decoding.translator import Translator, forced_attention, length_batches, pad
 from nmt.errors import RequestError
 from nmt.models.base import Memory, TranslationModel
 from nmt.training.checkpoint import write_checkpoint
 
-WORDS = "le la un vieux jeune petit jardin maison rivière élève enfant lit voit mange prend ouvre lettre pain où ça"
 LINES = ["Le vieux jardin.", "un élève", "la maison de la rivière où un enfant lit une lettre", "x", "ça mange du pain"]
 BLANK_LINES = [
     "",
@@ -38,14 +36,6 @@ BLANK_LINES = [
     "\x01\x02",
 ]
 SEARCH = SearchConfig(beam_size=3, max_length_ratio=1.0, max_length_extra=3)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    generator = random.Random(1)
-    texts = [" ".join(generator.choices(WORDS.split(), k=6)) + "." for _ in range(100)]
-    directory = tmp_path_factory.mktemp("tokenizer")
-    return Tokenizer.train(TokenizerConfig(vocab_size=60), zip(texts, texts, strict=True), directory, lambda line: None)
 
 
 def translator(tokenizer: Tokenizer, name: str = "luong-general-fed-in_order", **changes: Any) -> Translator:

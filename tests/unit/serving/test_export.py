@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import CONFIGS, tiny_model
+from tiny import CONFIGS, WORDS, tiny_model
 from torch import Tensor
 
 from nmt.config import GrammarData, SearchConfig, TokenizerConfig, TrainConfig
@@ -35,7 +35,6 @@ from nmt.training.checkpoint import write_checkpoint
 
 pytest.importorskip("ctranslate2", reason="the optional package CTranslate2 is not installed")
 
-WORDS = "le la un vieux jeune petit jardin maison rivière élève enfant lit voit mange prend ouvre lettre pain où ça"
 LINES = [
     "Le vieux jardin.",
     "un élève",
@@ -49,14 +48,6 @@ SEARCH = SearchConfig(beam_size=4, n_best=4, min_length=0, max_length_ratio=0.0,
 MARGIN = 0.01
 """By how much the end mark falls short of being the likeliest piece once more."""
 KINDS = [name for name in CONFIGS if CONFIGS[name].family == "transformer"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    generator = random.Random(1)
-    texts = [" ".join(generator.choices(WORDS.split(), k=6)) + "." for _ in range(100)]
-    directory = tmp_path_factory.mktemp("tokenizer")
-    return Tokenizer.train(TokenizerConfig(vocab_size=60), zip(texts, texts, strict=True), directory, lambda line: None)
 
 
 def translator(

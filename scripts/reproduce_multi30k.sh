@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The ladder on Multi30k, equal minutes a model. Two runs at a time, one thread each. Interrupt and repeat at will.
 #   MINUTES=40 DATA_DIR=… MODELS="lstm bahdanau …" scripts/reproduce_multi30k.sh [OVERRIDES]
-# A model may bring an override of its own, as transformer_tiny:model.positions=rotary does.
+# A model may bring overrides of its own, as transformer_tiny:model.positions=rotary does, with a colon before each.
 # Without DATA_DIR the corpus is downloaded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,10 +14,10 @@ models=${MODELS:-lstm cho bahdanau luong intra_attention transformer_tiny:$rotar
 folder=${FOLDER:-runs/multi30k}
 mkdir -p "$folder"
 
-train() { # MODEL[:OVERRIDE] [OVERRIDES]
+train() { # MODEL[:OVERRIDE]… [OVERRIDES]
     local model=${1%%:*}
     # shellcheck disable=SC2046  # an override is a word, and there may be none
-    OMP_NUM_THREADS=1 .venv/bin/nmt train model="$model" $(own_override "$1") data=multi30k \
+    OMP_NUM_THREADS=1 .venv/bin/nmt train model="$model" $(own_overrides "$1") data=multi30k \
         ${DATA_DIR:+data.dir="$DATA_DIR"} trainer.threads=1 trainer.max_minutes="$minutes" run.dir="$folder/$model" \
         "${@:2}" >>"$folder/$model.log" 2>&1
 }

@@ -1,6 +1,6 @@
 # To be sourced: `start COMMAND …` runs a command in the background as soon as fewer than two are running, and `finish`
 # waits for all of them. A command that fails is named and does not stop the others.
-# `own_override MODEL[:OVERRIDE]` is the override that such an entry of a list of models brings, if any.
+# `own_overrides MODEL[:OVERRIDE]…` are the overrides that such an entry of a list of models brings, if any.
 running=0
 failed=0
 
@@ -26,6 +26,6 @@ finish() {
 
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 
-own_override() {
-    case $1 in *:*) echo "${1#*:}" ;; esac
+own_overrides() {
+    case $1 in *:*) tr : ' ' <<<"${1#*:}" ;; esac
 }

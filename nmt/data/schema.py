@@ -103,6 +103,9 @@ class GrammarData(DataConfig):
         "of training and validation; skewed: many short ones; even: all alike; mixed: every other pair of either",
         choices=("skewed", "even", "mixed"),
     )
+    variety: int | None = key(
+        None, "words to choose from at each place of a sentence; null: all, about a thousand in the whole", at_least=2
+    )
 
 
 @dataclass

@@ -22,17 +22,17 @@ _MOST_DEAD_ENDS = 10_000
 _MOST_REPETITIONS = 300
 
 
-def generate_pair(rng: Random, length: int) -> Pair:
+def generate_pair(rng: Random, length: int, variety: int | None = None) -> Pair:
     """A sentence of exactly `length` English words and its translation; the state of `rng` alone decides which.
 
     Words are counted as `str.split` counts them: a final mark, a comma and 's belong to the word before. `length` is
-    from 3 to 60; ValueError otherwise.
+    from 3 to 60; ValueError otherwise. `variety` is how many words of a kind there are to choose from, None for all.
     """
     if not SHORTEST <= length <= LONGEST:
         raise ValueError(f"length is {length}; sentences have {SHORTEST} to {LONGEST} words")
     for _ in range(_MOST_DEAD_ENDS):
         try:
-            return realise(Clauses(rng).sentence(length))
+            return realise(Clauses(rng, variety).sentence(length))
         except DeadEnd:
             continue
     raise AssertionError(f"no sentence of {length} words in {_MOST_DEAD_ENDS} tries")
@@ -80,19 +80,20 @@ def generate_sets(config: GrammarData) -> Iterator[tuple[str, list[Pair]]]:
                 lengths = mixed_lengths(rng, low, high, count)
             case _:
                 lengths = skewed_lengths(rng, low, high, count)
-        yield name, [_new_pair(rng, length, seen, name, count) for length in lengths]
+        yield name, [_new_pair(rng, length, seen, name, config) for length in lengths]
 
 
-def _new_pair(rng: Random, length: int, seen: set[str], name: str, count: int) -> Pair:
+def _new_pair(rng: Random, length: int, seen: set[str], name: str, config: GrammarData) -> Pair:
     for _ in range(_MOST_REPETITIONS):
-        pair = generate_pair(rng, length)
+        pair = generate_pair(rng, length, config.variety)
         sides = (f"en {pair.english}", f"fr {pair.french}")
         if seen.isdisjoint(sides):
             seen.update(sides)
             return pair
     raise RequestError(
-        f"data.{name}_pairs is {count}: the grammar does not make that many different sentences of {length} words; "
-        "raise data.max_words or ask for fewer pairs"
+        f"data.{name}_pairs is {getattr(config, f'{name}_pairs')}: the grammar does not make that many different "
+        f"sentences of {length} words; raise data.max_words{' or data.variety' if config.variety else ''}, or ask for "
+        "fewer pairs"
     )
 
 

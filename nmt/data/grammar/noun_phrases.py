@@ -92,8 +92,8 @@ class Discourse:
 class NounPhrases(Source):
     """The rules of noun phrases. `relative` is supplied by the rules of clauses."""
 
-    def __init__(self, rng: Random) -> None:
-        super().__init__(rng)
+    def __init__(self, rng: Random, variety: int | None = None) -> None:
+        super().__init__(rng, variety)
         self.discourse = Discourse()
 
     def attempt(self, rule: Callable[[], T]) -> T:

@@ -5,6 +5,7 @@ Only `Random.random` is used, the one method whose sequence Python promises neve
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
@@ -19,10 +20,14 @@ class DeadEnd(Exception):
 
 
 class Source:
-    """A stream of choices and of fresh alignment links."""
+    """A stream of choices and of fresh alignment links.
 
-    def __init__(self, rng: Random) -> None:
+    variety: of how many words, the first of their list, one is picked; None: of all.
+    """
+
+    def __init__(self, rng: Random, variety: int | None = None) -> None:
         self._random = rng.random
+        self._variety = variety or sys.maxsize
         self._links = 0
 
     def link(self) -> int:
@@ -35,10 +40,10 @@ class Source:
         return self._random() < probability
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of the options, each as likely."""
+        """One of the options, or of the first of them, each as likely."""
         if not options:
             raise DeadEnd
-        return options[int(self._random() * len(options))]
+        return options[int(self._random() * min(len(options), self._variety))]
 
     def between(self, low: int, high: int) -> int:
         """A whole number from low to high, both included."""

@@ -140,6 +140,21 @@ def test_impossible_configurations_are_refused_by_key(changes: dict[str, Any], k
 
 def test_more_sentences_than_the_grammar_makes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pair = generate_pair(Random(1), 3)
-    monkeypatch.setattr("nmt.data.grammar.corpus.generate_pair", lambda rng, length: pair)
+    monkeypatch.setattr("nmt.data.grammar.corpus.generate_pair", lambda rng, length, variety: pair)
     with pytest.raises(RequestError, match=r"data.test_pairs is 2: .* of 3 words"):
         write_grammar_corpus(configuration(min_words=3, max_words=3, test_pairs=2), tmp_path)
+
+
+def test_variety_is_how_many_words_there_are_to_choose_from() -> None:
+    def vocabulary(variety: int | None) -> set[str]:
+        pairs = [generate_pair(Random(f"{seed}"), 3 + seed % 20, variety) for seed in range(200)]
+        return {word for pair in pairs for word in pair.english.split()}
+
+    sizes = [len(vocabulary(variety)) for variety in (3, 8, 100)]
+    assert sizes[0] < sizes[1] < sizes[2]
+    assert vocabulary(1_000) == vocabulary(None)  # more than any list has: nothing changes
+
+
+def test_fewer_words_make_fewer_sentences(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"data.train_pairs is 5000: .* of 3 words; raise .*data.variety"):
+        write_grammar_corpus(configuration(min_words=3, max_words=3, train_pairs=5_000, variety=2), tmp_path)

@@ -17,6 +17,7 @@ from nmt.data.schema import FilterConfig as FilterConfig
 from nmt.data.schema import GrammarData as GrammarData
 from nmt.data.schema import HubData as HubData
 from nmt.data.schema import MixedText as MixedText
+from nmt.errors import RequestError
 from nmt.keys import key as key
 
 # Models ----------------------------------------------------------------------------------------------------------
@@ -164,8 +165,26 @@ class TokenizerConfig:
 class BatchConfig:
     """How sentences are grouped."""
 
-    tokens: int = key(1_500, "most tokens of a batch, padding included, on the longer side", at_least=1)
+    tokens: int | str = key(
+        1_500,
+        "most tokens of a batch, padding included, on the longer side; auto: as many as memory allows and make a "
+        "hundred batches an epoch, found before the first step and kept with the run",
+        at_least=1,
+        word="auto",
+    )
+    memory_mb: int | None = key(
+        None,
+        "tokens=auto: most megabytes of tensors; null: two fifths of a machine's memory, nine tenths of a GPU's",
+        at_least=1,
+    )
     accumulate: int = key(1, "batches whose gradients are summed in one optimizer step", at_least=1)
+
+    @property
+    def budget(self) -> int:
+        """`tokens` as a number. Raises RequestError for auto, which only `nmt train` makes a number of."""
+        if isinstance(self.tokens, str):
+            raise RequestError(f"batch.tokens={self.tokens}: is found by nmt train; give a number here")
+        return self.tokens
 
 
 # Training --------------------------------------------------------------------------------------------------------

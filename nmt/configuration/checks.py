@@ -54,7 +54,7 @@ def refuse(path: str, value: Any, allowed: str) -> RequestError:
 def check(config: TrainConfig) -> None:
     """Raise RequestError for the first key that is out of bounds or at odds with another one."""
     check_values(config)
-    for check_part in (_check_names, _check_model, _check_data, _check_schedule, _check_search):
+    for check_part in (_check_names, _check_model, _check_data, _check_batch, _check_schedule, _check_search):
         check_part(config)
 
 
@@ -170,6 +170,14 @@ def _check_data(config: TrainConfig) -> None:
                 raise RequestError(f"data.downloads: the name {shown(name)} must be a path below data.dir, without ..")
             if not re.fullmatch(r"[0-9a-fA-F]{64}", download.sha256):
                 raise refuse(f"data.downloads.{name}.sha256", download.sha256, "64 hexadecimal digits")
+
+
+def _check_batch(config: TrainConfig) -> None:
+    if config.batch.tokens == "auto" and config.trainer.sharding != "none":
+        raise RequestError(
+            f"batch.tokens=auto: is measured with whole weights; give a number with "
+            f"trainer.sharding={config.trainer.sharding}"
+        )
 
 
 def _check_schedule(config: TrainConfig) -> None:

@@ -95,6 +95,8 @@ def _value(key: Key, value: Any, path: str) -> Any:
     """The value of one key, converted where YAML leaves the type open, refused where it has another one."""
     if value is None and key.optional:
         return None
+    if key.is_word(value):
+        return value
     hint = _alternative(path, value) or key.type
     if dataclasses.is_dataclass(hint):
         return _section(cast(type, hint), value, path)

@@ -61,7 +61,7 @@ class Key:
 
     @property
     def type(self) -> Any:
-        """The type of a value that is not null."""
+        """The type of a value that is neither null nor the key's `word`."""
         if isinstance(self.hint, types.UnionType):
             return next(option for option in typing.get_args(self.hint) if option is not type(None))
         return self.hint
@@ -75,6 +75,10 @@ class Key:
     def mapping(self) -> bool:
         """Whether the names below this key are the user's own."""
         return typing.get_origin(self.type) is dict
+
+    def is_word(self, value: Any) -> bool:
+        """Whether a value is the word that may stand in a number's place."""
+        return isinstance(value, str) and value == self.metadata.get("word")
 
     def allowed(self) -> str:
         """What the key accepts, in words: "a whole number, at least 1, or null"."""
@@ -91,12 +95,16 @@ class Key:
         ]
         kind = "one of " + ", ".join(choices) if choices else _in_words(self.type)
         text = ", ".join([kind, " and ".join(bounds)]) if bounds else kind
+        if "word" in self.metadata:
+            text = f"{text}, or {self.metadata['word']}"
         return (f"{text}, or null" if bounds else f"{text} or null") if self.optional else text
 
     def violation(self, value: Any) -> bool:
         """Whether a value is of another type, outside the bounds or none of the choices."""
         if value is None:
             return not self.optional
+        if self.is_word(value):
+            return False
         if not _fits(self.type, value):
             return True
         tests: dict[str, Any] = {

@@ -135,7 +135,8 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig, rep
         build_directory(directory, functools.partial(_write, filtered, tokenizer, config, report))
         encoded = EncodedCorpus.open(directory)
     report(encoded.filtered)
-    _report_small_batches(encoded, config.batch.tokens, report)
+    if isinstance(config.batch.tokens, int):
+        _report_small_batches(encoded, config.batch.tokens, report)
     report_unknown("train", encoded, report)
     return encoded
 

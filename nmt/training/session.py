@@ -26,6 +26,7 @@ from nmt.evaluation.scoring import RESULTS_FILE, provenance, read_results, score
 from nmt.files import cause_of, require_writable, sha256_of
 from nmt.launch import Launch
 from nmt.models.registry import build_model
+from nmt.training.budget import find_tokens, with_tokens
 from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
 from nmt.training.device import choose_device, is_out_of_memory, slow_precision
 from nmt.training.distributed import Processes, joined
@@ -55,6 +56,8 @@ def train(config: TrainConfig) -> None:
             if processes.first:
                 held.enter_context(only_one(run))
                 require_usable(run, corpus)
+        config = with_kept_tokens(config, processes.from_first(lambda: config_of(run)))
+        with processes.together():
             require_same_config(config, run)
         _train(config, run, corpus, device, processes)
 
@@ -82,6 +85,10 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device,
             if checkpoint is not None:
                 state = training_state_of(checkpoint)
                 load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
+        if config.batch.tokens == "auto":
+            found = processes.from_first(lambda: find_tokens(config, model, encoded, device, say))
+            config = with_tokens(config, found)
+        with processes.together():
             place = device.type if processes.size == 1 else f"{processes.size} processes, {device.type}"
             say(f"{config.model.name}: {facts['parameters']:,} parameters, on {place}, seed {config.trainer.seed}")
             if warning := slow_precision(config.trainer.precision, device):
@@ -173,16 +180,30 @@ def require_same_config(config: TrainConfig, run: Path) -> None:
     Budgets, logging and device may differ from those of the run that is continued: they do not change what is trained.
     The one exception is a schedule that ends with trainer.max_steps.
     """
-    saved = step_directories(run / "checkpoints")
-    if not saved:
+    before = config_of(run)
+    if before is None:
         return
-    kept = run / CONFIG_FILE
-    before = load_config(kept if kept.exists() else saved[-1] / CONFIG)
     differing = differences(before, config)
     if config.schedule.name in ("linear", "cosine") and config.schedule.total is None:
         differing += ["trainer.max_steps"] * (before.trainer.max_steps != config.trainer.max_steps)
     for path in differing:
         raise RequestError(f"run.dir={run} holds a run with another {path}; give that value, or another run.dir")
+
+
+def config_of(run: Path) -> TrainConfig | None:
+    """The configuration of the run that is continued there, if it has a checkpoint."""
+    saved = step_directories(run / "checkpoints")
+    if not saved:
+        return None
+    kept = run / CONFIG_FILE
+    return load_config(kept if kept.exists() else saved[-1] / CONFIG)
+
+
+def with_kept_tokens(config: TrainConfig, before: TrainConfig | None) -> TrainConfig:
+    """A run that is continued with batch.tokens=auto has the number that was found when it began."""
+    if config.batch.tokens != "auto" or before is None:
+        return config
+    return with_tokens(config, before.batch.budget)
 
 
 @contextlib.contextmanager
@@ -209,6 +230,7 @@ def only_one(run: Path) -> Iterator[None]:
 FREE_KEYS = (
     "run",
     "search",
+    "batch.memory_mb",
     "validation.samples",
     "trainer.max_steps",
     "trainer.max_epochs",

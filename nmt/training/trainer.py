@@ -258,7 +258,7 @@ class Trainer:
             self.epoch_corpus = draw_segmentations(self.corpus, self.tokenizer, config, epoch)
         lengths = (self.epoch_corpus.source.lengths, self.epoch_corpus.target.lengths)
         rows = epoch_rows(self.corpus.groups, weights(config.data), config.trainer.seed, epoch)
-        self.plan = plan_batches(*lengths, config.batch.tokens, config.trainer.seed, epoch, rows)
+        self.plan = plan_batches(*lengths, config.batch.budget, config.trainer.seed, epoch, rows)
         if epoch == 0:
             share = padding_share(self.plan, *lengths)
             self.monitor.message(f"{len(self.plan)} batches an epoch, {share:.1%} padding")

@@ -147,6 +147,6 @@ class Validator:
                 hidden_BTD = model(batch)
             return label_smoothed_loss(hidden_BTD, model.output, batch.target_output_BT, 0.0).cross_entropy.item()
 
-        batches = list(length_batches(np.maximum(source.lengths, target.lengths).tolist(), self.config.batch.tokens))
+        batches = list(length_batches(np.maximum(source.lengths, target.lengths).tolist(), self.config.batch.budget))
         total = sum(self.processes.spread(batches, cross_entropy, should_stop))
         return total / max(1, int(target.lengths.sum()))

@@ -93,7 +93,7 @@ def prepare(config: TrainConfig, phases: Phases, report: Report) -> dict[str, An
         encoded = encode_corpus(corpus, tokenizer, config, report)
     with phases("plan an epoch"):
         lengths = (encoded.source.lengths, encoded.target.lengths)
-        plan = plan_batches(*lengths, config.batch.tokens, config.trainer.seed, 0)
+        plan = plan_batches(*lengths, config.batch.budget, config.trainer.seed, 0)
         padding = padding_share(plan, *lengths)
     pieces = [int(side.offsets[-1]) for side in (encoded.source, encoded.target)]
     return {"kept": len(encoded), "pieces": pieces, "batches": len(plan), "padding_share": padding}

@@ -34,6 +34,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError
 from nmt.models.registry import build_model
 from nmt.training import trainer as trainer_module
+from nmt.training.budget import find_tokens, with_tokens
 from nmt.training.device import autocast, choose_device
 from nmt.training.monitor import Monitor
 from nmt.training.session import say
@@ -200,6 +201,8 @@ class Workshop:
         corpus, tokenizer, encoded = self._data(config)
         torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
         model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
+        if config.batch.tokens == "auto":
+            config = with_tokens(config, find_tokens(config, model, encoded, device, say))
         validator = Validator(corpus, tokenizer, config, _silent)
         trainer = kind(config, model, tokenizer, encoded, validator, RunStore(Path(), {}, 1), _Quiet(), device)
         return TrainingSubject(name, trainer, self.steps)

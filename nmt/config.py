@@ -130,6 +130,12 @@ class TransformerConfig(BlockConfig):
 
     encoder_layers: int = key(4, "encoder layers", at_least=1)
     decoder_layers: int = key(4, "decoder layers", at_least=1)
+    attention_kernel: str = key(
+        "fused",
+        "how training computes attention: padded batches, or batches without their padding, by one mask over all "
+        "(plain, the reference), FlexAttention (GPUs) or FlashAttention's for different lengths (GPUs, bfloat16)",
+        choices=("fused", "plain", "flex", "varlen"),
+    )
 
 
 @dataclass

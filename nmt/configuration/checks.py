@@ -127,6 +127,11 @@ def _check_blocks(model: BlockConfig, joint: bool) -> None:
             "model=decoder_only: source and target are one sequence over one vocabulary; "
             "it needs model.tie_embeddings=true and tokenizer.joint=true"
         )
+    if isinstance(model, TransformerConfig) and model.attention_kernel != "fused" and model.attention_dropout:
+        raise RequestError(
+            f"model.attention_kernel={model.attention_kernel}: has no dropout of weights; "
+            "it needs model.attention_dropout=0"
+        )
     if isinstance(model, TransformerConfig | DecoderOnlyConfig):
         layers = model.layers if isinstance(model, DecoderOnlyConfig) else model.decoder_layers
         if not -layers <= model.alignment_layer < layers:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.models.packing import Blocks
 from nmt.models.repeated import Repeated
 
 
@@ -271,11 +272,13 @@ class MultiHeadAttention(nn.Module):
         return keys if group == 1 else keys.repeat_interleave(group, dim=1)
 
     def forward(
-        self, query_BHQK: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor | None = None, causal: bool = False
+        self, query_BHQK: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor | Blocks | None = None, causal: bool = False
     ) -> Tensor:
         """What the queries gather from the keys' values, heads put together again: (B, Q, D)."""
-        dropout = self.dropout if self.training else 0.0
         key_BHSK, value_BHSK = (self.share(part) for part in keys)
+        if isinstance(mask, Blocks):
+            return self.merge(mask.attend(query_BHQK, key_BHSK, value_BHSK))
+        dropout = self.dropout if self.training else 0.0
         return self.merge(scaled_dot_product(query_BHQK, key_BHSK, value_BHSK, mask, causal, dropout))
 
     def weights(self, query_BHQK: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor | None = None) -> Tensor:

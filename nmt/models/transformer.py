@@ -21,6 +21,7 @@ from nmt.models.attention import MultiHeadAttention
 from nmt.models.base import DecoderState, Embeddings, Memory, TranslationModel
 from nmt.models.cache import KeyValueCache
 from nmt.models.layers import Dropout, NoPositions, Residual, build_feed_forward, build_final_norm, build_positions
+from nmt.models.packing import Blocks, Packing, blocks_of
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class EncoderLayer(nn.Module):
         keys, values = self.self_attention.project_keys(x_BTD)
         return self.positions.rotate(keys, position_BT), values
 
-    def forward(self, x_BSD: Tensor, position_BS: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x_BSD: Tensor, position_BS: Tensor, mask: Tensor | Blocks) -> Tensor:
         x_BSD = self.around_attention(x_BSD, lambda x: self.self_attention(*self.project(x, position_BS), mask=mask))
         return self.around_feed_forward(x_BSD, self.feed_forward)
 
@@ -81,9 +82,25 @@ class DecoderLayer(EncoderLayer):
         self.cross_attention = build_attention(config)
         self.around_cross_attention = Residual(config)
 
-    def decode(self, x_BTD: Tensor, position_BT: Tensor, source_keys: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-        """All target positions at once, each blind to the later ones."""
-        x_BTD = self.around_attention(x_BTD, lambda x: self.self_attention(*self.project(x, position_BT), causal=True))
+    def decode(
+        self,
+        x_BTD: Tensor,
+        position_BT: Tensor,
+        source_keys: tuple[Tensor, Tensor],
+        mask: Tensor | Blocks,
+        earlier: Blocks | None = None,
+    ) -> Tensor:
+        """All target positions at once, each blind to the later ones.
+
+        Args:
+            mask: what they see of the source.
+            earlier: what they see of the target, where it is packed.
+        """
+
+        def look_at_target(x_BTD: Tensor) -> Tensor:
+            return self.self_attention(*self.project(x_BTD, position_BT), mask=earlier, causal=earlier is None)
+
+        x_BTD = self.around_attention(x_BTD, look_at_target)
         x_BTD = self.around_cross_attention(x_BTD, lambda x: self._look_at_source(x, source_keys, mask))
         return self.around_feed_forward(x_BTD, self.feed_forward)
 
@@ -113,7 +130,7 @@ class DecoderLayer(EncoderLayer):
         x_BND = self.around_cross_attention(x_BND, lambda x: self._look_at_source(x, source_keys, mask))
         return self.around_feed_forward(x_BND, self.feed_forward).flatten(0, 1), grown, weights_RHS
 
-    def _look_at_source(self, x_BQD: Tensor, source_keys: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    def _look_at_source(self, x_BQD: Tensor, source_keys: tuple[Tensor, Tensor], mask: Tensor | Blocks) -> Tensor:
         return self.cross_attention(self.cross_attention.project_query(x_BQD), source_keys, mask=mask)
 
 
@@ -147,24 +164,49 @@ class Transformer(BlockModel):
         self.decoder = nn.ModuleList(DecoderLayer(config, self.positions) for _ in range(config.decoder_layers))
         self.encoder_norm = build_final_norm(config)
         self.decoder_norm = build_final_norm(config)
+        self.blocks = blocks_of(config.attention_kernel)
         initialize_linear(self)
 
     def encode(self, source_BS: Tensor) -> TransformerMemory:
         mask_BS = source_BS != PAD
         position_1S = torch.arange(source_BS.shape[1], device=source_BS.device).unsqueeze(0)
-        x_BSD = self.embed(self.embeddings.source, source_BS, position_1S)
-        for layer in self.encoder:
-            x_BSD = layer(x_BSD, position_1S, mask_BS[:, None, None, :])
-        states_BSD = self.encoder_norm(x_BSD)
-        keys = tuple(layer.cross_attention.project_keys(states_BSD) for layer in self._decoder_layers())
-        return TransformerMemory(mask_BS, keys)
+        return TransformerMemory(mask_BS, self._read(source_BS, position_1S, mask_BS[:, None, None, :]))
 
     def forward(self, batch: Batch) -> Tensor:
+        if self.blocks is not None:
+            return self._packed(batch, self.blocks)
         memory = self.encode(batch.source_BS)
         position_1T = torch.arange(batch.target_input_BT.shape[1], device=batch.source_BS.device).unsqueeze(0)
-        x_BTD = self.embed(self.embeddings.target, batch.target_input_BT, position_1T)
-        for layer, keys in zip(self._decoder_layers(), memory.keys, strict=True):
-            x_BTD = layer.decode(x_BTD, position_1T, keys, memory.attention_mask)
+        return self._write(batch.target_input_BT, position_1T, memory.keys, memory.attention_mask)
+
+    def _packed(self, batch: Batch, blocks: type[Blocks]) -> Tensor:
+        """`forward` over the real positions alone; zero at the others."""
+        source, target = (Packing.of(tokens != PAD) for tokens in (batch.source_BS, batch.target_input_BT))
+        keys = self._read(source.pack(batch.source_BS), source.position_1P, blocks(source, source))
+        mask, earlier = blocks(target, source), blocks(target, target, causal=True)
+        tokens_1P = target.pack(batch.target_input_BT)
+        return target.unpack(self._write(tokens_1P, target.position_1P, keys, mask, earlier))
+
+    def _read(self, source_BS: Tensor, position_BS: Tensor, mask: Tensor | Blocks) -> tuple[tuple[Tensor, Tensor], ...]:
+        """The source's keys and values for each decoder layer."""
+        x_BSD = self.embed(self.embeddings.source, source_BS, position_BS)
+        for layer in self.encoder:
+            x_BSD = layer(x_BSD, position_BS, mask)
+        states_BSD = self.encoder_norm(x_BSD)
+        return tuple(layer.cross_attention.project_keys(states_BSD) for layer in self._decoder_layers())
+
+    def _write(
+        self,
+        target_BT: Tensor,
+        position_BT: Tensor,
+        source_keys: tuple[tuple[Tensor, Tensor], ...],
+        mask: Tensor | Blocks,
+        earlier: Blocks | None = None,
+    ) -> Tensor:
+        """Hidden states of all target positions; `mask` and `earlier` as in `DecoderLayer.decode`."""
+        x_BTD = self.embed(self.embeddings.target, target_BT, position_BT)
+        for layer, keys in zip(self._decoder_layers(), source_keys, strict=True):
+            x_BTD = layer.decode(x_BTD, position_BT, keys, mask, earlier)
         return self.decoder_norm(x_BTD)
 
     def start(self, memory: Memory) -> TransformerState:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from nmt.config import TrainConfig, TransformerConfig
 from nmt.errors import RequestError
 from nmt.launch import Launch
 
@@ -51,9 +52,24 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
 
     `auto` is bfloat16 on a GPU that computes with it and float32 elsewhere. Weights, optimizer and loss stay float32.
     """
-    if precision == "auto":
-        native = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        precision = "bfloat16" if native else "float32"
-    if precision == "float32":
+    if not in_bfloat16(precision, device):
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def in_bfloat16(precision: str, device: torch.device) -> bool:
+    """Whether `autocast` is to bfloat16."""
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return precision == "bfloat16"
+
+
+def require_kernel(config: TrainConfig, device: torch.device) -> None:
+    """Raises RequestError where model.attention_kernel has no forward and backward pass here."""
+    kernel = config.model.attention_kernel if isinstance(config.model, TransformerConfig) else "fused"
+    if kernel == "flex" and device.type != "cuda":
+        raise RequestError("model.attention_kernel=flex: FlexAttention has no backward pass on a CPU; use fused here")
+    if kernel == "varlen" and not (device.type == "cuda" and in_bfloat16(config.trainer.precision, device)):
+        raise RequestError(
+            "model.attention_kernel=varlen: is a kernel of GPUs in bfloat16 (trainer.precision); use fused here"
+        )

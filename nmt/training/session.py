@@ -28,7 +28,7 @@ from nmt.launch import Launch
 from nmt.models.registry import build_model
 from nmt.training.budget import find_tokens, with_tokens
 from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
-from nmt.training.device import choose_device, is_out_of_memory, slow_precision
+from nmt.training.device import choose_device, is_out_of_memory, require_kernel, slow_precision
 from nmt.training.distributed import Processes, joined
 from nmt.training.monitor import Monitor, SilentMonitor
 from nmt.training.store import RunStore, require_own_files
@@ -47,6 +47,7 @@ def train(config: TrainConfig) -> None:
     """
     launch = Launch.from_environment()
     device = choose_device(config.trainer.device, launch)
+    require_kernel(config, device)
     with joined(launch, device) as processes, contextlib.ExitStack() as held:
         # Before anything is made: a wrong data.dir leaves no run behind.
         corpus = processes.in_turn(lambda: prepare_corpus(config.data, say))

@@ -35,7 +35,7 @@ from nmt.errors import RequestError
 from nmt.models.registry import build_model
 from nmt.training import trainer as trainer_module
 from nmt.training.budget import find_tokens, with_tokens
-from nmt.training.device import autocast, choose_device
+from nmt.training.device import autocast, choose_device, require_kernel
 from nmt.training.monitor import Monitor
 from nmt.training.session import say
 from nmt.training.store import RunStore
@@ -198,6 +198,7 @@ class Workshop:
     def subject(self, name: str, config: TrainConfig, kind: type[Trainer] = Trainer) -> TrainingSubject:
         """The run that `nmt train` would begin, without run directory, validation and checkpoints."""
         device = choose_device(config.trainer.device)
+        require_kernel(config, device)
         corpus, tokenizer, encoded = self._data(config)
         torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
         model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)

@@ -27,9 +27,9 @@ def losses(preset: str, precision: str, tiny: Callable[[str], list[str]], gpu: t
     subject = Workshop(STEPS).subject(preset, compose([*data, *chosen, *device]))
     found = []
     for _ in range(STEPS):
-        window = Window(gpu)
-        lr = subject.trainer._step(window)
-        found.append(window.metrics(lr)["loss"])
+        subject.trainer.window = Window(gpu)
+        lr = subject.trainer._step()
+        found.append(subject.trainer.window.metrics(lr)["loss"])
     assert subject.trainer.progress.skipped == 0, "every gradient was finite"
     assert all(weight.isfinite().all() for weight in subject.trainer.model.parameters())
     return found

@@ -267,18 +267,31 @@ class MultiHeadAttention(nn.Module):
         return self._split(keys), self._split(values)
 
     def share(self, keys: Tensor) -> Tensor:
-        """Each head of keys (or values) for all the query heads of its group: (B, H, S, K)."""
+        """A copy of each head of keys (or values) for every query head of its group: (B, H, S, K)."""
         group = self.heads // self.kv_heads
         return keys if group == 1 else keys.repeat_interleave(group, dim=1)
+
+    def fold(self, x_BHQK: Tensor) -> Tensor:
+        """The query heads of a group as so many more queries of the head of keys that they share, which then needs no
+        copies: (B, kv_heads, H / kv_heads · Q, K)."""
+        return x_BHQK if self.kv_heads == self.heads else x_BHQK.unflatten(1, (self.kv_heads, -1)).flatten(2, 3)
+
+    def unfold(self, folded: Tensor) -> Tensor:
+        """`fold` undone: (B, H, Q, K)."""
+        group = self.heads // self.kv_heads
+        return folded if group == 1 else folded.unflatten(2, (group, -1)).flatten(1, 2)
 
     def forward(
         self, query_BHQK: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor | Blocks | None = None, causal: bool = False
     ) -> Tensor:
         """What the queries gather from the keys' values, heads put together again: (B, Q, D)."""
+        dropout = self.dropout if self.training else 0.0
+        if not (causal or isinstance(mask, Blocks)) and (mask is None or mask.shape[1:3] == (1, 1)):
+            folded = scaled_dot_product(self.fold(query_BHQK), *keys, mask, dropout=dropout)
+            return self.merge(self.unfold(folded))
         key_BHSK, value_BHSK = (self.share(part) for part in keys)
         if isinstance(mask, Blocks):
             return self.merge(mask.attend(query_BHQK, key_BHSK, value_BHSK))
-        dropout = self.dropout if self.training else 0.0
         return self.merge(scaled_dot_product(query_BHQK, key_BHSK, value_BHSK, mask, causal, dropout))
 
     def weights(self, query_BHQK: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor | None = None) -> Tensor:

@@ -147,17 +147,18 @@ def prefix_attention(
         what is gathered (R, 1, D), and the weights on the source (R, H, S), which sum to less than one.
     """
     sentences = len(mask_BS)
-    source_keys, source_values = (attention.share(part) for part in source)  # (B, H, S, K)
-    target_keys, target_values = (attention.share(part) for part in target)  # (R, H, T, K)
+    (source_keys, source_values), (target_keys, target_values) = source, target  # (B or R, kv_heads, S or T, K)
     query_RH1K = query_RH1K / math.sqrt(query_RH1K.shape[-1])
     # Fold the N hypotheses of a sentence into the query positions, so that its source keys stand once.
     query_BHNK = query_RH1K.squeeze(2).unflatten(0, (sentences, -1)).transpose(1, 2)
-    source_scores_BHNS = (query_BHNK @ source_keys.transpose(2, 3)).masked_fill(~mask_BS[:, None, None, :], -torch.inf)
+    source_scores_BHNS = attention.unfold(attention.fold(query_BHNK) @ source_keys.transpose(2, 3))
+    source_scores_BHNS = source_scores_BHNS.masked_fill(~mask_BS[:, None, None, :], -torch.inf)
     source_scores_RHS = source_scores_BHNS.transpose(1, 2).flatten(0, 1)
-    target_scores_RHT = (query_RH1K @ target_keys.transpose(2, 3)).squeeze(2)
+    target_scores_RHT = attention.unfold(attention.fold(query_RH1K) @ target_keys.transpose(2, 3)).squeeze(2)
     weights_RHX = torch.cat((source_scores_RHS, target_scores_RHT), dim=-1).softmax(dim=-1)
     source_RHS, target_RHT = weights_RHX.split((source_keys.shape[2], target_keys.shape[2]), dim=-1)
-    from_source_BHNK = source_RHS.unflatten(0, (sentences, -1)).transpose(1, 2) @ source_values
-    from_target_RHK = (target_RHT.unsqueeze(2) @ target_values).squeeze(2)
+    source_BHNS = source_RHS.unflatten(0, (sentences, -1)).transpose(1, 2)
+    from_source_BHNK = attention.unfold(attention.fold(source_BHNS) @ source_values)
+    from_target_RHK = attention.unfold(attention.fold(target_RHT.unsqueeze(2)) @ target_values).squeeze(2)
     gathered_RHK = from_source_BHNK.transpose(1, 2).flatten(0, 1) + from_target_RHK
     return attention.merge(gathered_RHK.unsqueeze(2)), source_RHS

@@ -212,6 +212,23 @@ def test_shared_heads_are_full_heads_with_repeated_keys(kv_heads: int) -> None:
     assert [held for *_, held in results] == [kv_heads, heads]  # what a cache has to hold
 
 
+@pytest.mark.parametrize("kv_heads", [1, 2])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_the_keys_of_a_group_are_not_copied(kv_heads: int, queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all queries of a sentence see the same keys, as in a search: and the result is that of the copies."""
+    torch.manual_seed(1)
+    attention = MultiHeadAttention(12, 4, kv_heads).double()
+    query, keys = attention.project_query(normal(2, queries, 12)), attention.project_keys(normal(2, 5, 12, seed=2))
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])[:, None, None, :]
+    for chosen in (None, mask):
+        key, value = (attention.share(part) for part in keys)
+        expected = attention.merge(scaled_dot_product(query, key, value, chosen))
+        with monkeypatch.context() as watched:
+            watched.setattr(attention, "share", None)
+            torch.testing.assert_close(attention(query, keys, chosen), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(attention.unfold(attention.fold(query)), query, rtol=0, atol=0)
+
+
 def test_dropout_of_weights_acts_in_training_only() -> None:
     torch.manual_seed(1)
     attention = MultiHeadAttention(8, 2, dropout=0.5).double()

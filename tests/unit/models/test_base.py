@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.data.tokenizer import PAD
 from nmt.models.base import DecoderState, Embeddings, OutputProjection, Rows
-from nmt.models.cache import KeyValueCache
+from nmt.models.cache import ROOM, KeyValueCache
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,41 @@ def test_a_cache_is_selected_like_everything_else() -> None:
     assert again.keys[0][:, 1, :, 2].tolist() == [[1, 10, 0], [2, 20, 100]]
     assert cache.keys[0][:, 0, 0, 0].tolist() == [0, 1, 2]
     assert KeyValueCache().select(torch.tensor([0, 0])).length == 0
+
+
+def test_a_position_is_written_where_there_is_room_and_nobody_else_has_written() -> None:
+    """Several caches that go on from one, in any order, with and without a choice of rows: each has its own history."""
+
+    def column(number: float, rows: int = 2) -> Tensor:
+        return torch.full((rows, 1, 1, 1), number)
+
+    start = KeyValueCache().append(column(1), -column(1))
+    first = start.append(column(2), -column(2))
+    assert first.store is start.store
+    assert first.keys[0].data_ptr() == start.keys[0].data_ptr()
+    second = start.append(column(3), -column(3))
+    assert second.store is not start.store, "there, `first` has written"
+    longer = first.append(column(4), -column(4))
+    chosen = first.select(torch.tensor([1, 0, 1])).append(column(5, 3), -column(5, 3))
+    assert chosen.append(column(6, 3), -column(6, 3)).keys[0][2].flatten().tolist() == [1, 2, 5, 6]
+    for cache, expected in ((start, [1]), (first, [1, 2]), (second, [1, 3]), (longer, [1, 2, 4]), (chosen, [1, 2, 5])):
+        keys, values = cache.keys
+        assert torch.equal(keys, -values)
+        assert all(row.flatten().tolist() == expected for row in keys)
+    for number in range(ROOM):  # and where the room ends
+        longer = longer.append(column(number), -column(number))
+    assert longer.keys[0][1].flatten().tolist() == [1, 2, 4, *range(ROOM)]
+
+
+def test_a_cache_has_its_gradient() -> None:
+    keys = torch.ones(2, 1, 1, 3, requires_grad=True)
+    with torch.no_grad():
+        cache = KeyValueCache().append(5 * keys, keys)
+    cache = cache.append(keys, keys).select(torch.tensor([0, 0])).append(2 * keys, keys)
+    assert cache.keys[0][0, 0, :, 0].tolist() == [5, 1, 2]
+    cache.keys[0].sum().backward()
+    assert keys.grad is not None
+    assert keys.grad.flatten(1)[:, 0].tolist() == [2 + 2, 2]
 
 
 # Embeddings and projection ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def translate(arguments: Namespace) -> None:
         raise RequestError("translate: --input and --alignments name the same file")
     for path in filter(None, (arguments.output, arguments.alignments)):
         require_writable(path)
-    translator = load_translator(arguments.run)
+    translator = _load(arguments.runs)
     search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
     wanted = bool(arguments.alignments) or (arguments.json and translator.attends)
     written: list[str] = []
@@ -54,6 +54,14 @@ def translate(arguments: Namespace) -> None:
         write_atomically(arguments.output, "".join(written))
     if arguments.alignments:
         write_atomically(arguments.alignments, "".join(aligned))
+
+
+def _load(runs: Sequence[Path]) -> TextTranslator:
+    """The translator of a run, or of several together. Raises RequestError also for a text among them."""
+    for further in runs[1:]:
+        if not further.exists():
+            raise RequestError(f"translate: there is no run {further}; a text is given with --text")
+    return load_translator(runs)
 
 
 def _answers(

@@ -13,7 +13,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Translate each line of the input to one line of output. Reads stdin where no input is named. A line is read "
         "whole, however long; of several sentences on it, a model that was trained on single ones may leave some out."
     )
-    parser.add_argument("run", metavar="RUN", type=options.path, help="run directory, checkpoint directory or export")
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        type=options.path,
+        nargs="+",
+        help="run directory, checkpoint directory or export; several runs translate together, as an ensemble",
+    )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", metavar="T", help="text to translate")
     source.add_argument("--input", metavar="FILE", type=options.path, help="file to translate")

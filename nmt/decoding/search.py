@@ -124,8 +124,9 @@ def _advance(
     """One position: scores all continuations, ends those that end, keeps the N best others of every sentence."""
     beam = config.beam_size
     hidden_RD, state, _ = model.step(frontier.last_R, frontier.state, frontier.memory)
-    logits_RV = model.output(hidden_RD).float()
-    log_probabilities_RV = _permitted(logits_RV, frontier, position, config.min_length, max_lengths)
+    log_probabilities_RV = _permitted(
+        model.log_probabilities(hidden_RD), frontier, position, config.min_length, max_lengths
+    )
     width, vocabulary = frontier.total_BN.shape[1], log_probabilities_RV.shape[1]
     totals_BNV = frontier.total_BN.unsqueeze(2) + log_probabilities_RV.view(-1, width, vocabulary)
     wanted = min(2 * beam, width * vocabulary)
@@ -176,22 +177,20 @@ def _require_finite(total: float) -> None:
 
 
 def _permitted(
-    logits_RV: Tensor, frontier: _Frontier, position: int, min_length: int, max_lengths: list[int]
+    log_probabilities_RV: Tensor, frontier: _Frontier, position: int, min_length: int, max_lengths: list[int]
 ) -> Tensor:
     """Log-probabilities of the model, -inf where a piece may not stand at this position.
 
     The model's probabilities are those of training, where padding was no class; what is forbidden here (unknown, too
     early or too late an end) is not made up for elsewhere, so a hypothesis' score is what the model gives it.
     """
-    logits_RV[:, PAD] = -torch.inf
-    log_probabilities_RV = logits_RV.log_softmax(dim=-1)
     log_probabilities_RV[:, NEVER] = -torch.inf
     if position <= min_length:
         log_probabilities_RV[:, EOS] = -torch.inf
     over = [max_lengths[sentence] < position for sentence in frontier.sentences]
     if any(over):
         width = frontier.total_BN.shape[1]
-        over_R = torch.tensor(over, device=logits_RV.device).repeat_interleave(width)
+        over_R = torch.tensor(over, device=log_probabilities_RV.device).repeat_interleave(width)
         only_end_RV = torch.full_like(log_probabilities_RV, -torch.inf)
         only_end_RV[:, EOS] = log_probabilities_RV[:, EOS]
         log_probabilities_RV = torch.where(over_R.unsqueeze(1), only_end_RV, log_probabilities_RV)
@@ -245,7 +244,9 @@ def sample(
     over_R = torch.zeros(len(rows), dtype=torch.bool, device=source_BS.device)
     for position in range(1, max(max_lengths) + 2):
         hidden_RD, frontier.state, _ = model.step(frontier.last_R, frontier.state, memory)
-        permitted_RV = _permitted(model.output(hidden_RD).float(), frontier, position, config.min_length, max_lengths)
+        permitted_RV = _permitted(
+            model.log_probabilities(hidden_RD), frontier, position, config.min_length, max_lengths
+        )
         # Measured from the likeliest, which then stays finite at any temperature.
         scaled_RV = (permitted_RV - permitted_RV.amax(dim=1, keepdim=True)) / config.temperature
         if config.top_k:

@@ -30,6 +30,7 @@ from torch import Tensor
 from nmt.config import SearchConfig
 from nmt.configuration import read_search
 from nmt.data.tokenizer import EOS, Tokenizer
+from nmt.decoding.ensemble import load_ensemble
 from nmt.decoding.penalties import length_penalty
 from nmt.decoding.search import Hypothesis
 from nmt.decoding.translator import TextTranslator, Translator, length_batches
@@ -43,13 +44,17 @@ NO_PENALTY = 1e-12
 """An exponent of CTranslate2's length penalty that changes no score and, other than 0, not when it stops."""
 
 
-def load_translator(path: Path | str, device: str = "auto") -> TextTranslator:
-    """The translator of a run, of a checkpoint or of an export.
+def load_translator(path: Path | str | Sequence[Path | str], device: str = "auto") -> TextTranslator:
+    """The translator of a run, of a checkpoint or of an export; of several runs and checkpoints, their ensemble.
 
     Raises:
-        RequestError: nothing to load there, or files that do not belong together.
+        RequestError: nothing to load there, or files or runs that do not belong together.
         WorkError: a damaged file.
     """
+    if not isinstance(path, Path | str):
+        if len(path) > 1:
+            return load_ensemble(path, device)
+        [path] = path
     if (Path(path) / EXPORT).is_file():
         return ExportedTranslator.load(Path(path), device)
     return Translator.load(path, device)

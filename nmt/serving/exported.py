@@ -30,6 +30,7 @@ from torch import Tensor
 from nmt.config import SearchConfig
 from nmt.configuration import read_search
 from nmt.data.tokenizer import EOS, Tokenizer
+from nmt.decoding.constraints import TokenConstraints
 from nmt.decoding.ensemble import load_ensemble
 from nmt.decoding.penalties import length_penalty
 from nmt.decoding.search import Hypothesis
@@ -104,7 +105,11 @@ class ExportedTranslator(TextTranslator):
         return cls(open_engine(folder, device), Tokenizer.load(folder), search, record["positions"])
 
     def search_ids(
-        self, sources: Sequence[Sequence[int]], search: SearchConfig, numbers: Sequence[int] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        search: SearchConfig,
+        numbers: Sequence[int] | None = None,
+        constraints: Sequence[TokenConstraints | None] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Translates encoded sources batch by batch, long ones first.
 
@@ -115,9 +120,13 @@ class ExportedTranslator(TextTranslator):
             positions in `sources` and their hypotheses.
 
         Raises:
-            RequestError: sampling, which CTranslate2 cannot do from a seed a sentence; or, naming the line, a source
-                with more pieces than the model has positions.
+            RequestError: sampling, which CTranslate2 cannot do from a seed a sentence, or constraints, which it does
+                not know; or, naming the line, a source with more pieces than the model has positions.
         """
+        if constraints is not None and any(constraints):
+            raise RequestError(
+                "an exported model cannot be made to write given words; the run that it was made from can"
+            )
         if search.sampling:
             raise RequestError("search.sampling=true: an exported model searches; it cannot sample")
         for i, source in enumerate(sources):

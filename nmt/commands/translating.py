@@ -7,10 +7,11 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt.commands.constraining import Constraining
 from nmt.commands.reading import input_chunks
 from nmt.config import SearchConfig
 from nmt.decoding.translator import TextTranslator, Translation
@@ -37,7 +38,13 @@ def translate(arguments: Namespace) -> None:
     written: list[str] = []
     aligned: list[str] = []
     done = 0
-    for translations in _answers(translator, input_chunks(arguments), search, wanted):
+    constraining = Constraining.read(arguments)
+
+    def ask(lines: list[str], number: int) -> list[list[Translation]]:
+        constraints = [constraining.of(line, i) for i, line in enumerate(lines, number)] if constraining else None
+        return translator.n_best(lines, search, wanted, number, constraints)
+
+    for translations in _answers(ask, input_chunks(arguments)):
         warn_of_cuts(translations, done, search)
         warn_of_empty_ones(translations, done)
         done += len(translations)
@@ -50,6 +57,8 @@ def translate(arguments: Namespace) -> None:
             if arguments.alignments:
                 aligned.append(f"{found[0].alignment.words().pharaoh() if found[0].alignment else ''}\n")
         sys.stdout.flush()
+    if constraining:
+        constraining.require_all_used(done)
     if arguments.output:
         write_atomically(arguments.output, "".join(written))
     if arguments.alignments:
@@ -65,16 +74,17 @@ def _load(runs: Sequence[Path]) -> TextTranslator:
 
 
 def _answers(
-    translator: TextTranslator, chunks: Iterator[list[str]], search: SearchConfig, alignments: bool
+    ask: Callable[[list[str], int], list[list[Translation]]], chunks: Iterator[list[str]]
 ) -> Iterator[list[list[Translation]]]:
     """The translations, some lines at once. Raises what cannot be translated after all lines before it were answered.
 
-    Of lines that cannot be translated together, each half is tried: of a thousand, the one at fault is found in ten.
+    `ask` gives the translations of lines, so many of which came before. Of lines that cannot be translated together,
+    each half is tried: of a thousand, the one at fault is found in ten.
     """
 
     def answers(lines: list[str], done: int) -> Iterator[list[list[Translation]]]:
         try:
-            yield translator.n_best(lines, search, alignments, first_number=done)
+            yield ask(lines, done)
         except (RequestError, WorkError):
             if len(lines) == 1:
                 raise

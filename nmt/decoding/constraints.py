@@ -220,15 +220,19 @@ def _joined(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
 def encode_constraints(constraints: Constraints, tokenizer: Tokenizer, edges: WordEdges) -> TokenConstraints | None:
     """The constraints in pieces; None where nothing is demanded."""
     prefix, *phrases = (_phrase(text, tokenizer, edges) for text in (constraints.prefix, *constraints.phrases))
-    wanted = [phrase for phrase in phrases if phrase is not None and not (prefix and occurs(phrase.text, prefix.text))]
+    wanted = [
+        phrase
+        for phrase in phrases
+        if phrase is not None and not (prefix and re.search(whole_words(phrase.text), prefix.text))
+    ]
     return TokenConstraints(prefix, wanted, edges) if prefix or wanted else None
 
 
-def occurs(phrase: str, text: str) -> bool:
-    """Whether a phrase occurs in a text as whole words."""
+def whole_words(phrase: str) -> str:
+    """The regular expression of a phrase that begins and ends where a word does."""
     before = r"(?<!\w)" if phrase[:1].isalnum() else ""
     after = r"(?!\w)" if phrase[-1:].isalnum() else ""
-    return re.search(f"{before}{re.escape(phrase)}{after}", text) is not None
+    return f"{before}{re.escape(phrase)}{after}"
 
 
 def _phrase(text: str, tokenizer: Tokenizer, edges: WordEdges) -> Phrase | None:

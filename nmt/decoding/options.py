@@ -28,6 +28,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--n-best", metavar="N", type=options.hypotheses, help="hypotheses printed for each line; at most beam size"
     )
+    prefix = parser.add_mutually_exclusive_group()
+    prefix.add_argument("--prefix", metavar="T", help="words that every translation begins with")
+    prefix.add_argument(
+        "--prefixes",
+        metavar="FILE",
+        type=options.path,
+        help="a line for each line: words that its translation begins with",
+    )
+    parser.add_argument(
+        "--glossary",
+        metavar="FILE",
+        type=options.path,
+        help="lines of source phrase, tab, target phrase: where the one occurs, the translation contains the other",
+    )
+    parser.add_argument(
+        "--copy",
+        action="store_true",
+        help="numbers, addresses, placeholders and emoji are in the translation as they are in the line",
+    )
     parser.add_argument(
         "--json", action="store_true", help="a JSON object for each line: text, score, tokens, alignment"
     )

@@ -14,6 +14,7 @@ from typing import Any
 from nmt.commands.constraining import Constraining
 from nmt.commands.reading import input_chunks
 from nmt.config import SearchConfig
+from nmt.decoding.sentences import as_one, joined, parts_of, sentence_splitter
 from nmt.decoding.translator import TextTranslator, Translation
 from nmt.errors import RequestError, WorkError
 from nmt.files import require_writable, write_atomically
@@ -35,14 +36,20 @@ def translate(arguments: Namespace) -> None:
     translator = _load(arguments.runs)
     search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
     wanted = bool(arguments.alignments) or (arguments.json and translator.attends)
+    constraining = Constraining.read(arguments)
+    split = sentence_splitter(translator.source_language) if arguments.split else as_one
     written: list[str] = []
     aligned: list[str] = []
     done = 0
-    constraining = Constraining.read(arguments)
 
-    def ask(lines: list[str], number: int) -> list[list[Translation]]:
-        constraints = [constraining.of(line, i) for i, line in enumerate(lines, number)] if constraining else None
-        return translator.n_best(lines, search, wanted, number, constraints)
+    def ask(lines: list[str], before: int) -> list[list[Translation]]:
+        parts = parts_of(lines, split)
+        constraints = constraining and [
+            constraining.of(each.text, before + each.line, not each.place) for each in parts
+        ]
+        numbers = [each.number(before) for each in parts]
+        found = translator.n_best([each.text for each in parts], search, wanted, numbers, constraints)
+        return joined(len(lines), parts, found)
 
     for translations in _answers(ask, input_chunks(arguments)):
         warn_of_cuts(translations, done, search)

@@ -112,7 +112,7 @@ def load_ensemble(runs: Sequence[Path | str], device: str = "auto") -> Translato
                 f"{run} translates {_languages(other)}, and {runs[0]} {_languages(first)}: they cannot do it together"
             )
     model = Ensemble([translator.model for translator in translators]).eval()
-    return Translator(model, first.tokenizer, first.search, first.device)
+    return Translator(model, first.tokenizer, first.search, first.device, config=first.config)
 
 
 def _languages(translator: Translator) -> str:

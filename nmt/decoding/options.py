@@ -11,7 +11,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds them to the parser of the verb."""
     parser.description = (
         "Translate each line of the input to one line of output. Reads stdin where no input is named. A line is read "
-        "whole, however long; of several sentences on it, a model that was trained on single ones may leave some out."
+        "whole, however long; of several sentences on it, a model that was trained on single ones may leave some out: "
+        "--split takes them apart."
     )
     parser.add_argument(
         "runs",
@@ -27,6 +28,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam-size", metavar="N", type=options.hypotheses, help="hypotheses kept; 1 is greedy search")
     parser.add_argument(
         "--n-best", metavar="N", type=options.hypotheses, help="hypotheses printed for each line; at most beam size"
+    )
+    parser.add_argument(
+        "--split", action="store_true", help="translate a line of several sentences sentence by sentence (needs pysbd)"
     )
     prefix = parser.add_mutually_exclusive_group()
     prefix.add_argument("--prefix", metavar="T", help="words that every translation begins with")

@@ -54,11 +54,13 @@ class TextTranslator:
     Attributes:
         tokenizer: the one the model was trained with.
         search: the run's own search settings, which the methods' arguments change.
+        source_language: code of the language that it reads.
     """
 
-    def __init__(self, tokenizer: Tokenizer, search: SearchConfig) -> None:
+    def __init__(self, tokenizer: Tokenizer, search: SearchConfig, source_language: str = "en") -> None:
         self.tokenizer = tokenizer
         self.search = search
+        self.source_language = source_language
 
     @property
     def attends(self) -> bool:
@@ -115,7 +117,7 @@ class TextTranslator:
         texts: Sequence[str],
         search: SearchConfig | None = None,
         alignments: bool = False,
-        first_number: int = 0,
+        numbers: Sequence[int] | None = None,
         constraints: Sequence[Constraints] | None = None,
     ) -> list[list[Translation]]:
         """The `search.n_best` best translations of each text, the best first; a blank line has one, blank.
@@ -123,8 +125,8 @@ class TextTranslator:
         So has a line that the tokenizer makes no pieces of.
 
         Args:
-            first_number: of the first text among all that are being translated; a sampled translation's seed is made
-                of its text's number.
+            numbers: of the texts among all that are being translated, by default from 0; a sampled translation's seed
+                is made of its text's number.
             constraints: what the translations of each text must contain; of a blank one, nothing.
 
         Raises:
@@ -139,16 +141,17 @@ class TextTranslator:
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one text")
         clean = [clean_line(text) for text in texts]
-        for number, text in enumerate(clean, first_number + 1):
+        numbers = range(len(clean)) if numbers is None else numbers
+        for number, text in zip(numbers, clean, strict=True):
             if not is_text(text):
-                raise RequestError(f"text {number} has a lone surrogate or NUL")
+                raise RequestError(f"text {number + 1} has a lone surrogate or NUL")
         encoded = self.tokenizer.encode_source(clean)
         asked = [i for i, text in enumerate(clean) if has_content(text, len(encoded[i]))]
         sources = [encoded[i] for i in asked]
         results: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in clean]
         demands = self._demands([constraints[i] for i in asked], settings) if constraints is not None else {}
-        numbers = [first_number + i for i in asked]
-        for places, hypotheses in self.search_ids(sources, settings, numbers=numbers, **demands):
+        theirs = [numbers[i] for i in asked]
+        for places, hypotheses in self.search_ids(sources, settings, numbers=theirs, **demands):
             weights = self._attention(places, sources, hypotheses) if alignments else None
             for n, (place, found) in enumerate(zip(places, hypotheses, strict=True)):
                 demanded = demands["constraints"][place] if demands else None
@@ -224,7 +227,7 @@ class Translator(TextTranslator):
         checkpoint: Checkpoint | None = None,
         config: TrainConfig | None = None,
     ) -> None:
-        super().__init__(tokenizer, search)
+        super().__init__(tokenizer, search, config.data.source_language if config else "en")
         self.model = model
         self.device = device
         self.checkpoint = checkpoint

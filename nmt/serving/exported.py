@@ -85,8 +85,15 @@ class ExportedTranslator(TextTranslator):
         positions: the most positions on either side; None where there is no end to them.
     """
 
-    def __init__(self, engine: Any, tokenizer: Tokenizer, search: SearchConfig, positions: int | None) -> None:
-        super().__init__(tokenizer, search)
+    def __init__(
+        self,
+        engine: Any,
+        tokenizer: Tokenizer,
+        search: SearchConfig,
+        positions: int | None,
+        source_language: str = "en",
+    ) -> None:
+        super().__init__(tokenizer, search, source_language)
         self.engine = engine
         self.positions = positions
         pieces = tokenizer.target_pieces(range(tokenizer.target_size))
@@ -102,7 +109,10 @@ class ExportedTranslator(TextTranslator):
         """
         record = read_record(folder)
         search = read_search(record["search"], folder / EXPORT)
-        return cls(open_engine(folder, device), Tokenizer.load(folder), search, record["positions"])
+        made = record.get("provenance")
+        language = made.get("source_language") if isinstance(made, dict) else None
+        tokenizer = Tokenizer.load(folder)
+        return cls(open_engine(folder, device), tokenizer, search, record["positions"], str(language or "en"))
 
     def search_ids(
         self,

@@ -7,22 +7,22 @@ What goes wrong is one line on stderr, and the exit status says whose fault it w
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
-import io
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TextIO, cast
+from typing import Any, NoReturn
 
 from nmt import options
 from nmt.config import TrainConfig
+from nmt.decoding.options import add_options as add_translate_options
 from nmt.errors import RequestError, WorkError
 from nmt.launch import Launch
 from nmt.serving.options import add_options as add_serve_options
+from nmt.streams import discard_output, ensure_utf8_mode, print_on_stderr, set_streams
 from nmt.training.interruption import Interrupted, Terminated, termination_raised
 
 OVERVIEW = """\
@@ -50,9 +50,9 @@ LONGEST_MESSAGE = 2_000
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status."""
     if argv is None:
-        _ensure_utf8_mode()
+        ensure_utf8_mode()
         argv = sys.argv[1:]
-    _set_streams()
+    set_streams()
     follows = list(argv[:1]) == ["train"] and Launch.from_environment().rank > 0
     if follows and os.environ.get("NMT_TRACEBACK") != "1":  # of several processes of a training, the first speaks
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
@@ -69,19 +69,19 @@ def _status(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader has left, as in `nmt train --help | head`
-        _discard_output()
+        discard_output()
         return 141
     except KeyboardInterrupt:
-        _print_on_stderr("nmt: interrupted")
+        print_on_stderr("nmt: interrupted")
         return 130
     except Terminated as stop:
-        _print_on_stderr("nmt: terminated")
+        print_on_stderr("nmt: terminated")
         return 128 + stop.signal_number
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
         if isinstance(error, OSError):
-            _discard_output()
+            discard_output()
         return tell(error)
 
 
@@ -109,7 +109,7 @@ def tell(error: Exception) -> int:
     message = one_line(" ".join(message.split()))
     if len(message) > LONGEST_MESSAGE:
         message = f"{message[: LONGEST_MESSAGE // 2]}…{message[-LONGEST_MESSAGE // 4 :]}"
-    _print_on_stderr(f"nmt: error: {message}")
+    print_on_stderr(f"nmt: error: {message}")
     return 2 if isinstance(error, RequestError) else 1
 
 
@@ -220,7 +220,7 @@ def _trainer(config: TrainConfig) -> None:
         train(config)
     except Interrupted as stop:
         # Not an Exception, so that it ends a sweep as well; the state is saved.
-        _print_on_stderr(f"nmt: {stop}")
+        print_on_stderr(f"nmt: {stop}")
         raise SystemExit(128 + stop.signal_number) from stop
 
 
@@ -243,28 +243,6 @@ def _data(parser: Parser) -> None:
         "--samples", metavar="N", type=options.count, default=3, help="examples of each kind (default: 3)"
     )
     parser.add_argument("-cd", "--config-dir", metavar="DIR", type=Path, help="a further folder of presets")
-
-
-def _translate(parser: Parser) -> None:
-    parser.description = (
-        "Translate each line of the input to one line of output. Reads stdin where no input is named. A line is read "
-        "whole, however long; of several sentences on it, a model that was trained on single ones may leave some out."
-    )
-    parser.add_argument("run", metavar="RUN", type=options.path, help="run directory, checkpoint directory or export")
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--text", metavar="T", help="text to translate")
-    source.add_argument("--input", metavar="FILE", type=options.path, help="file to translate")
-    parser.add_argument("--output", metavar="FILE", type=options.file, help="file to write to; else stdout")
-    parser.add_argument("--beam-size", metavar="N", type=options.hypotheses, help="hypotheses kept; 1 is greedy search")
-    parser.add_argument(
-        "--n-best", metavar="N", type=options.hypotheses, help="hypotheses printed for each line; at most beam size"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="a JSON object for each line: text, score, tokens, alignment"
-    )
-    parser.add_argument(
-        "--alignments", metavar="FILE", type=options.file, help="also write word alignments, as pairs i-j"
-    )
 
 
 def _score(parser: Parser) -> None:
@@ -343,7 +321,7 @@ INFO = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
 
 # The verbs besides train, and what each takes; `nmt.commands` has a function of the same name for each.
 PARSERS: dict[str, Callable[[Parser], None]] = {
-    "translate": _translate,
+    "translate": add_translate_options,
     "score": _score,
     "compare": _compare,
     "attend": _attend,
@@ -354,58 +332,8 @@ PARSERS: dict[str, Callable[[Parser], None]] = {
 }
 
 
-def _print_on_stderr(line: str) -> None:
-    """A status tells as much where the terminal is gone or the disk full that stderr leads to."""
-    with contextlib.suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
-
-
 def _require_utf8(name: str, text: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise RequestError(f"{name}: is not UTF-8") from None
-
-
-def _discard_output() -> None:
-    """Where stdout takes no more, let what is still buffered go nowhere, or it would fail again at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _ensure_utf8_mode() -> None:
-    """Start over in Python's UTF-8 mode where the locale would make names of files and text ASCII, as LC_ALL=C does."""
-    if sys.flags.utf8_mode or sys.getfilesystemencoding().lower() == "utf-8":
-        return
-    os.environ["PYTHONUTF8"] = "1"  # for the processes that this one starts
-    os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
-
-
-class _ClosedStdout(io.TextIOBase):
-    """In place of a stdout that is closed: says so at the first text, which `print` would lose in silence."""
-
-    def write(self, text: str) -> int:
-        raise WorkError("stdout is closed: there is nowhere to write to")
-
-
-def _set_streams() -> None:
-    """UTF-8 and LF on the standard streams, whatever the locale and PYTHONIOENCODING say; and there are three."""
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-            # A terminal or pipe that another program has left without waiting would lose what it cannot take at once.
-            os.set_blocking(descriptor, True)
-        except OSError:
-            # Closed, its number would be given to the next file, which would then get what a library in C prints.
-            # A folder can be neither read nor written, whoever tries.
-            os.open(os.sep, os.O_RDONLY)
-    if sys.stdout is None:
-        sys.stdout = cast(TextIO, _ClosedStdout())
-    if sys.stderr is None:  # print would turn to stdout
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
-    for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")

@@ -51,12 +51,12 @@ class HeldTranslator(TextTranslator):
         texts: Sequence[str],
         search: SearchConfig | None = None,
         alignments: bool = False,
-        first_number: int = 0,
+        numbers: Sequence[int] | None = None,
     ) -> list[list[Translation]]:
         """As many as are asked for, numbered from the second on."""
-        assert search is not None
+        assert search is not None and numbers is not None
         self.batches.append(list(texts))
-        self.first_numbers.append(first_number)
+        self.first_numbers.append(numbers[0])
         self.entered.release()
         assert self.free.wait(WAIT)
         if BROKEN in texts:

@@ -9,6 +9,7 @@ position, and the one place that reorders, opens and drops rows is its `select` 
     - A sentence is done when N hypotheses have ended, or when no open one can overtake the n_best-th ended one; the
       second is a bound, not a guess, so it never changes the result.
     - A sentence's result depends on nothing but that sentence: done sentences leave the batch.
+    - Where an answer must contain given words, hypotheses compete in several banks instead of one (`grid`).
 
 Shapes: B sentences with open hypotheses, N hypotheses of each, R = B·N rows, V vocabulary, S source positions.
 """
@@ -23,6 +24,8 @@ from torch import Tensor
 
 from nmt.config import SearchConfig
 from nmt.data.tokenizer import BOS, EOS, PAD, UNKNOWN
+from nmt.decoding.constraints import Place, TokenConstraints
+from nmt.decoding.grid import Bank, Candidate, Demands, grid_candidates
 from nmt.decoding.penalties import LengthPenalty, length_penalty
 from nmt.errors import WorkError
 from nmt.models.base import DecoderState, Memory, TranslationModel
@@ -39,6 +42,8 @@ class Hypothesis:
     log_probability: float
     score: float
     """The log-probability over the length penalty (end mark included): what hypotheses are ranked by."""
+    written: tuple[Place, ...] = ()
+    """Where the phrases are that it had to contain."""
 
 
 @dataclass
@@ -51,6 +56,7 @@ class _Frontier:
     last_R: Tensor  # the piece before the coming position
     total_BN: Tensor  # log-probabilities so far
     history_RT: Tensor  # all pieces so far
+    demands: Demands | None = None  # in a search with constraints
 
 
 def go_on() -> None:
@@ -64,6 +70,7 @@ def beam_search(
     config: SearchConfig,
     max_lengths: list[int] | None = None,
     between_steps: Callable[[], None] = go_on,
+    constraints: list[TokenConstraints] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence.
 
@@ -73,6 +80,7 @@ def beam_search(
         max_lengths: most pieces of each translation, end mark not counted; by default from the config's ratio. A
             hypothesis that reaches it is ended there, at the price that the model asks for the end mark.
         between_steps: called after each position; what it raises ends the search.
+        constraints: what each translation must contain; the greatest length grows where it takes more.
 
     Returns:
         for each sentence at most n_best hypotheses, the best first. There is always at least one.
@@ -80,9 +88,12 @@ def beam_search(
     Raises:
         WorkError: the model's output is not a finite number.
     """
-    penalty = length_penalty(config.length_penalty, config.length_alpha)
     if max_lengths is None:
         max_lengths = default_max_lengths(source_BS, config)
+    demands = None
+    if constraints is not None:
+        max_lengths = [each.limit(limit) for each, limit in zip(constraints, max_lengths, strict=True)]
+        demands = Demands(constraints, [[each.start] for each in constraints], max_lengths)
     ended: list[list[Hypothesis]] = [[] for _ in range(len(source_BS))]
     memory = model.encode(source_BS)
     rows = len(source_BS)
@@ -93,11 +104,12 @@ def beam_search(
         last_R=source_BS.new_full((rows,), BOS),
         total_BN=torch.zeros(rows, 1, device=source_BS.device),
         history_RT=source_BS.new_zeros((rows, 0)),
+        demands=demands,
     )
     position = 0
     while frontier.sentences:
         position += 1
-        _advance(model, frontier, ended, config, penalty, position, max_lengths)
+        _advance(model, frontier, ended, config, position, max_lengths)
         between_steps()
     return [sorted(found, key=lambda h: -h.score)[: config.n_best] for found in ended]
 
@@ -117,56 +129,109 @@ def _advance(
     frontier: _Frontier,
     ended: list[list[Hypothesis]],
     config: SearchConfig,
-    penalty: LengthPenalty,
     position: int,
     max_lengths: list[int],
 ) -> None:
     """One position: scores all continuations, ends those that end, keeps the N best others of every sentence."""
-    beam = config.beam_size
+    beam, penalty = config.beam_size, length_penalty(config.length_penalty, config.length_alpha)
     hidden_RD, state, _ = model.step(frontier.last_R, frontier.state, frontier.memory)
-    logits_RV = model.output(hidden_RD).float()
-    log_probabilities_RV = _permitted(logits_RV, frontier, position, config.min_length, max_lengths)
-    width, vocabulary = frontier.total_BN.shape[1], log_probabilities_RV.shape[1]
-    totals_BNV = frontier.total_BN.unsqueeze(2) + log_probabilities_RV.view(-1, width, vocabulary)
-    wanted = min(2 * beam, width * vocabulary)
-    best_BC, flat_BC = totals_BNV.flatten(1).topk(wanted, dim=1)
-    parents_BC, pieces_BC = flat_BC // vocabulary, flat_BC % vocabulary
+    banks = _candidates(frontier, model.log_probabilities(hidden_RD), config, position, max_lengths)
 
     # What ends and what goes on is decided sentence by sentence on the host: a few numbers each.
+    width = frontier.total_BN.shape[1]
     histories = frontier.history_RT.view(len(frontier.sentences), width, -1).tolist()
-    kept_rows: list[int] = []
-    kept_pieces: list[int] = []
-    kept_totals: list[list[float]] = []
-    open_sentences: list[int] = []
-    for b, (totals, parents, pieces) in enumerate(
-        zip(best_BC.tolist(), parents_BC.tolist(), pieces_BC.tolist(), strict=True)
-    ):
-        _require_finite(totals[0])  # NaN comes first
+    kept: list[tuple[int, list[Candidate]]] = []
+    for b, candidates in enumerate(banks):
         found = ended[frontier.sentences[b]]
-        going: list[tuple[float, int, int]] = []
-        for rank, (total, parent, piece) in enumerate(zip(totals, parents, pieces, strict=True)):
-            if total == -torch.inf or len(going) == beam:
-                break
-            if piece != EOS:
-                going.append((total, b * width + parent, piece))
-            elif rank < beam:
-                found.append(Hypothesis(histories[b][parent], total, total / penalty(position)))
-        if going and not _done(found, going[0][0], config, penalty, max_lengths[frontier.sentences[b]]):
-            # Every sentence has N rows; one with fewer candidates repeats its first, at probability zero.
-            going += [(-torch.inf, going[0][1], going[0][2])] * (beam - len(going))
-            open_sentences.append(b)
-            kept_totals.append([total for total, _, _ in going])
-            kept_rows += [row for _, row, _ in going]
-            kept_pieces += [piece for _, _, piece in going]
+        going: list[Candidate] = []
+        for bank in candidates:
+            further, ending = _step_of(bank, beam)
+            going += further
+            for candidate in ending:
+                tokens = histories[b][candidate.parent]
+                score = candidate.total / penalty(position)
+                if candidate.progress is None:
+                    found.append(Hypothesis(tokens, candidate.total, score))
+                elif all(tokens != other.tokens for other in found):  # phrases may begin alike
+                    found.append(Hypothesis(tokens, candidate.total, score, candidate.progress.written))
+        going.sort(key=lambda candidate: -candidate.total)
+        limit = max_lengths[frontier.sentences[b]]
+        if going and not _done(found, going[0].total, config, penalty, limit, position if frontier.demands else None):
+            kept.append((b, going))
+    _keep(frontier, state, kept, beam)
+
+
+def _candidates(
+    frontier: _Frontier, log_probabilities_RV: Tensor, config: SearchConfig, position: int, max_lengths: list[int]
+) -> list[list[Bank]]:
+    """The candidates of each sentence, in one bank where it has no constraints."""
+    prices_RV = log_probabilities_RV.clone() if frontier.demands else log_probabilities_RV
+    permitted_RV = _permitted(log_probabilities_RV, frontier, position, config.min_length, max_lengths)
+    if frontier.demands:
+        _require_finite(float(prices_RV.amax(dim=1).min()))
+        return grid_candidates(
+            frontier.demands,
+            prices_RV,
+            permitted_RV,
+            frontier.total_BN,
+            frontier.last_R,
+            config.beam_size,
+            position,
+        )
+    width, vocabulary = frontier.total_BN.shape[1], permitted_RV.shape[1]
+    totals_BNV = frontier.total_BN.unsqueeze(2) + permitted_RV.view(-1, width, vocabulary)
+    best_BC, flat_BC = totals_BNV.flatten(1).topk(min(2 * config.beam_size, width * vocabulary), dim=1)
+    parents_BC, pieces_BC = flat_BC // vocabulary, flat_BC % vocabulary
+    banks = [
+        [list(map(Candidate, *each))]
+        for each in zip(best_BC.tolist(), parents_BC.tolist(), pieces_BC.tolist(), strict=True)
+    ]
+    for [bank] in banks:
+        _require_finite(bank[0].total)  # NaN comes first
+    return banks
+
+
+def _step_of(bank: Bank, beam: int) -> tuple[list[Candidate], list[Candidate]]:
+    """Of candidates that compete with each other: the N best that go on, and those that end before or among them."""
+    going: list[Candidate] = []
+    ending: list[Candidate] = []
+    for rank, candidate in enumerate(bank):
+        if candidate.total == -torch.inf or len(going) == beam:
+            break
+        if candidate.piece != EOS:
+            going.append(candidate)
+        elif rank < beam:
+            ending.append(candidate)
+    return going, ending
+
+
+def _keep(frontier: _Frontier, state: DecoderState, kept: list[tuple[int, list[Candidate]]], beam: int) -> None:
+    """Goes on with these candidates of these sentences."""
+    width = frontier.total_BN.shape[1]
+    wide = max([beam, *(len(going) for _, going in kept)])
+    rows: list[int] = []
+    pieces: list[int] = []
+    totals: list[list[float]] = []
+    for b, going in kept:
+        # Every sentence has as many rows; one with fewer candidates repeats its first, at probability zero.
+        padding = wide - len(going)
+        totals.append([candidate.total for candidate in going] + [-torch.inf] * padding)
+        filled = going + going[:1] * padding
+        rows += [b * width + candidate.parent for candidate in filled]
+        pieces += [candidate.piece for candidate in filled]
     device = frontier.last_R.device
-    rows_R = torch.tensor(kept_rows, dtype=torch.long, device=device)
-    frontier.last_R = torch.tensor(kept_pieces, dtype=torch.long, device=device)
-    frontier.total_BN = torch.tensor(kept_totals, dtype=torch.float32, device=device).view(-1, beam)
+    rows_R = torch.tensor(rows, dtype=torch.long, device=device)
+    frontier.last_R = torch.tensor(pieces, dtype=torch.long, device=device)
+    frontier.total_BN = torch.tensor(totals, dtype=torch.float32, device=device).view(-1, wide)
     frontier.history_RT = torch.cat((frontier.history_RT[rows_R], frontier.last_R.unsqueeze(1)), dim=1)
     frontier.state = state.select(rows_R)  # reorders beams, opens the first step, drops what is done
-    if len(open_sentences) < len(frontier.sentences):
-        frontier.memory = frontier.memory.select(torch.tensor(open_sentences, dtype=torch.long, device=device))
-        frontier.sentences = [frontier.sentences[b] for b in open_sentences]
+    sentences = [b for b, _ in kept]
+    if frontier.demands:
+        progress = [[candidate.progress for candidate in going if candidate.progress] for _, going in kept]
+        frontier.demands = frontier.demands.select(sentences, progress)
+    if len(kept) < len(frontier.sentences):
+        frontier.memory = frontier.memory.select(torch.tensor(sentences, dtype=torch.long, device=device))
+        frontier.sentences = [frontier.sentences[b] for b in sentences]
 
 
 def _require_finite(total: float) -> None:
@@ -176,22 +241,20 @@ def _require_finite(total: float) -> None:
 
 
 def _permitted(
-    logits_RV: Tensor, frontier: _Frontier, position: int, min_length: int, max_lengths: list[int]
+    log_probabilities_RV: Tensor, frontier: _Frontier, position: int, min_length: int, max_lengths: list[int]
 ) -> Tensor:
     """Log-probabilities of the model, -inf where a piece may not stand at this position.
 
     The model's probabilities are those of training, where padding was no class; what is forbidden here (unknown, too
     early or too late an end) is not made up for elsewhere, so a hypothesis' score is what the model gives it.
     """
-    logits_RV[:, PAD] = -torch.inf
-    log_probabilities_RV = logits_RV.log_softmax(dim=-1)
     log_probabilities_RV[:, NEVER] = -torch.inf
     if position <= min_length:
         log_probabilities_RV[:, EOS] = -torch.inf
     over = [max_lengths[sentence] < position for sentence in frontier.sentences]
     if any(over):
         width = frontier.total_BN.shape[1]
-        over_R = torch.tensor(over, device=logits_RV.device).repeat_interleave(width)
+        over_R = torch.tensor(over, device=log_probabilities_RV.device).repeat_interleave(width)
         only_end_RV = torch.full_like(log_probabilities_RV, -torch.inf)
         only_end_RV[:, EOS] = log_probabilities_RV[:, EOS]
         log_probabilities_RV = torch.where(over_R.unsqueeze(1), only_end_RV, log_probabilities_RV)
@@ -199,18 +262,27 @@ def _permitted(
 
 
 def _done(
-    found: list[Hypothesis], best_open: float, config: SearchConfig, penalty: LengthPenalty, max_length: int
+    found: list[Hypothesis],
+    best_open: float,
+    config: SearchConfig,
+    penalty: LengthPenalty,
+    max_length: int,
+    position: int | None,
 ) -> bool:
     """Whether nothing that is still open can change the sentence's n_best results.
 
     An open hypothesis can at best keep its log-probability to the greatest length, where the divisor is greatest.
+    N ended hypotheses are enough, too; but where constraints must be met (`position` is given), it is the hasty ones
+    that end first: there, the open ones must have fallen behind the n_best-th as they are.
     """
-    if len(found) >= config.beam_size:
-        return True
     if len(found) < config.n_best:
         return False
     threshold = sorted((hypothesis.score for hypothesis in found), reverse=True)[config.n_best - 1]
-    return best_open / penalty(max_length + 1) <= threshold
+    if best_open / penalty(max_length + 1) <= threshold:
+        return True
+    if len(found) < config.beam_size:
+        return False
+    return position is None or best_open / penalty(position) <= threshold
 
 
 @torch.inference_mode()
@@ -245,7 +317,9 @@ def sample(
     over_R = torch.zeros(len(rows), dtype=torch.bool, device=source_BS.device)
     for position in range(1, max(max_lengths) + 2):
         hidden_RD, frontier.state, _ = model.step(frontier.last_R, frontier.state, memory)
-        permitted_RV = _permitted(model.output(hidden_RD).float(), frontier, position, config.min_length, max_lengths)
+        permitted_RV = _permitted(
+            model.log_probabilities(hidden_RD), frontier, position, config.min_length, max_lengths
+        )
         # Measured from the likeliest, which then stays finite at any temperature.
         scaled_RV = (permitted_RV - permitted_RV.amax(dim=1, keepdim=True)) / config.temperature
         if config.top_k:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from nmt.data.batching import padded
 from nmt.data.corpus import clean_line
 from nmt.data.filter import is_blank
 from nmt.data.tokenizer import BOS, EOS, Tokenizer
-from nmt.decoding.search import Hypothesis, build_search, go_on, max_length
+from nmt.decoding.constraints import Constraints, TokenConstraints, WordEdges, encode_constraints
+from nmt.decoding.search import Hypothesis, beam_search, build_search, go_on, max_length
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import Alignment
 from nmt.files import is_text
@@ -52,11 +54,13 @@ class TextTranslator:
     Attributes:
         tokenizer: the one the model was trained with.
         search: the run's own search settings, which the methods' arguments change.
+        source_language: code of the language that it reads.
     """
 
-    def __init__(self, tokenizer: Tokenizer, search: SearchConfig) -> None:
+    def __init__(self, tokenizer: Tokenizer, search: SearchConfig, source_language: str = "en") -> None:
         self.tokenizer = tokenizer
         self.search = search
+        self.source_language = source_language
 
     @property
     def attends(self) -> bool:
@@ -64,12 +68,17 @@ class TextTranslator:
         return True
 
     def search_ids(
-        self, sources: Sequence[Sequence[int]], search: SearchConfig, numbers: Sequence[int] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        search: SearchConfig,
+        numbers: Sequence[int] | None = None,
+        constraints: Sequence[TokenConstraints | None] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Translates encoded sources batch by batch, long ones first.
 
         Args:
             numbers: of the sources among all that are being translated; by default the position.
+            constraints: what each translation must contain.
 
         Yields:
             positions in `sources` and their hypotheses.
@@ -108,57 +117,86 @@ class TextTranslator:
         texts: Sequence[str],
         search: SearchConfig | None = None,
         alignments: bool = False,
-        first_number: int = 0,
+        numbers: Sequence[int] | None = None,
+        constraints: Sequence[Constraints] | None = None,
     ) -> list[list[Translation]]:
         """The `search.n_best` best translations of each text, the best first; a blank line has one, blank.
 
         So has a line that the tokenizer makes no pieces of.
 
         Args:
-            first_number: of the first text among all that are being translated; a sampled translation's seed is made
-                of its text's number.
+            numbers: of the texts among all that are being translated, by default from 0; a sampled translation's seed
+                is made of its text's number.
+            constraints: what the translations of each text must contain; of a blank one, nothing.
 
         Raises:
             RequestError: a beam that is too wide, n_best above beam_size, a model without attention asked for
-                alignments, or a text that is no Unicode.
+                alignments, constraints of samples or of an export, or a text that is no Unicode.
             WorkError: out of memory.
         """
         settings = search or self.search
-        if not 1 <= settings.beam_size <= MOST_HYPOTHESES:
-            raise RequestError(f"beam_size={settings.beam_size}: must be from 1 to {MOST_HYPOTHESES}")
-        if settings.n_best > settings.beam_size and not settings.sampling:
-            raise RequestError(f"n_best={settings.n_best} is more than beam_size={settings.beam_size} hypotheses")
+        _check(settings)
         if alignments and not self.attends:
             raise RequestError("this model has no attention: there is no alignment to show")
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one text")
         clean = [clean_line(text) for text in texts]
-        for number, text in enumerate(clean, first_number + 1):
+        numbers = range(len(clean)) if numbers is None else numbers
+        for number, text in zip(numbers, clean, strict=True):
             if not is_text(text):
-                raise RequestError(f"text {number} has a lone surrogate or NUL")
+                raise RequestError(f"text {number + 1} has a lone surrogate or NUL")
         encoded = self.tokenizer.encode_source(clean)
         asked = [i for i, text in enumerate(clean) if has_content(text, len(encoded[i]))]
         sources = [encoded[i] for i in asked]
         results: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in clean]
-        for places, hypotheses in self.search_ids(sources, settings, numbers=[first_number + i for i in asked]):
+        demands = self._demands([constraints[i] for i in asked], settings) if constraints is not None else {}
+        theirs = [numbers[i] for i in asked]
+        for places, hypotheses in self.search_ids(sources, settings, numbers=theirs, **demands):
             weights = self._attention(places, sources, hypotheses) if alignments else None
             for n, (place, found) in enumerate(zip(places, hypotheses, strict=True)):
+                demanded = demands["constraints"][place] if demands else None
                 results[asked[place]] = [
-                    self._translation(sources[place], hypothesis, settings, weights[n][k] if weights else None)
+                    self._translation(
+                        sources[place], hypothesis, settings, weights[n][k] if weights else None, demanded
+                    )
                     for k, hypothesis in enumerate(found)
                 ]
         return results
 
+    def _demands(
+        self, constraints: Sequence[Constraints], search: SearchConfig
+    ) -> dict[str, list[TokenConstraints | None]]:
+        """The argument `constraints` of `search_ids`; nothing where nothing is demanded."""
+        encoded = [encode_constraints(each, self.tokenizer, self._word_edges) for each in constraints]
+        if not any(encoded):
+            return {}
+        if search.sampling:
+            raise RequestError("search.sampling=true: what is drawn cannot be made to contain given words")
+        return {"constraints": encoded}
+
+    @cached_property
+    def _word_edges(self) -> WordEdges:
+        return WordEdges.of(self.tokenizer)
+
     def _translation(
-        self, source: Sequence[int], hypothesis: Hypothesis, search: SearchConfig, weights_TS: Tensor | None
+        self,
+        source: Sequence[int],
+        hypothesis: Hypothesis,
+        search: SearchConfig,
+        weights_TS: Tensor | None,
+        demanded: TokenConstraints | None,
     ) -> Translation:
         tokens = self.tokenizer.target_pieces(hypothesis.tokens)
         alignment = None
         if weights_TS is not None:
             target = [*tokens, *self.tokenizer.target_pieces([EOS])]
             alignment = Alignment(self.tokenizer.source_pieces(source), target, weights_TS.cpu().numpy())
-        cut = len(tokens) >= self.max_length(search, len(source))
-        return Translation(self.tokenizer.decode(hypothesis.tokens), hypothesis.score, tokens, alignment, cut)
+        limit = self.max_length(search, len(source))
+        text = self.tokenizer.decode(hypothesis.tokens)
+        if demanded is not None:
+            limit = demanded.limit(limit)
+            text = demanded.text(self.tokenizer, hypothesis.tokens, hypothesis.written)
+        return Translation(text, hypothesis.score, tokens, alignment, len(tokens) >= limit)
 
     def _attention(
         self, places: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: list[list[Hypothesis]]
@@ -189,7 +227,7 @@ class Translator(TextTranslator):
         checkpoint: Checkpoint | None = None,
         config: TrainConfig | None = None,
     ) -> None:
-        super().__init__(tokenizer, search)
+        super().__init__(tokenizer, search, config.data.source_language if config else "en")
         self.model = model
         self.device = device
         self.checkpoint = checkpoint
@@ -215,12 +253,17 @@ class Translator(TextTranslator):
         return cls(model.to(place).eval(), tokenizer, config.search, place, checkpoint, config)
 
     def search_ids(
-        self, sources: Sequence[Sequence[int]], search: SearchConfig, numbers: Sequence[int] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        search: SearchConfig,
+        numbers: Sequence[int] | None = None,
+        constraints: Sequence[TokenConstraints | None] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        """Translates encoded sources batch by batch, long ones first.
+        """Translates encoded sources batch by batch, long ones first; those with constraints come after those without.
 
         Args:
             numbers: what a sampled translation's seed is made of, besides `search.seed`; by default the position.
+            constraints: what each translation must contain.
 
         Yields:
             positions in `sources` and their hypotheses.
@@ -229,11 +272,18 @@ class Translator(TextTranslator):
             WorkError: out of memory.
         """
         find = build_search(self.model, search, self.between_steps)
-        for places in length_batches([len(source) for source in sources], search.batch_tokens // search.beam_size):
+        tokens = search.batch_tokens // search.beam_size
+        demands = constraints if constraints is not None else [None] * len(sources)
+        for places in _batches(sources, demands, tokens):
             source_BS = pad([sources[i] for i in places]).to(self.device)
             seeds = [_mixed(search.seed, numbers[i] if numbers is not None else i) for i in places]
+            demanded = [each for each in (demands[i] for i in places) if each is not None]
             try:
-                hypotheses = find(source_BS, seeds)
+                hypotheses = (
+                    beam_search(self.model, source_BS, search, None, self.between_steps, demanded)
+                    if demanded
+                    else find(source_BS, seeds)
+                )
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -299,6 +349,25 @@ def length_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         batch.append(i)
     if batch:
         yield batch
+
+
+def _batches(
+    sources: Sequence[Sequence[int]], demands: Sequence[TokenConstraints | None], tokens: int
+) -> Iterator[list[int]]:
+    """`length_batches` of the sources without constraints, then of the others, which have so many more hypotheses."""
+    plain = [i for i, demanded in enumerate(demands) if demanded is None]
+    bound = [i for i, demanded in enumerate(demands) if demanded is not None]
+    banks = 1 + max((demanded.total for demanded in demands if demanded is not None), default=0)
+    for group, share in ((plain, tokens), (bound, tokens // banks)):
+        for places in length_batches([len(sources[i]) for i in group], share):
+            yield [group[place] for place in places]
+
+
+def _check(search: SearchConfig) -> None:
+    if not 1 <= search.beam_size <= MOST_HYPOTHESES:
+        raise RequestError(f"beam_size={search.beam_size}: must be from 1 to {MOST_HYPOTHESES}")
+    if search.n_best > search.beam_size and not search.sampling:
+        raise RequestError(f"n_best={search.n_best} is more than beam_size={search.beam_size} hypotheses")
 
 
 def _mixed(seed: int, number: int) -> int:

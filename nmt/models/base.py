@@ -118,6 +118,12 @@ class TranslationModel(nn.Module):
         """
         raise NotImplementedError
 
+    def log_probabilities(self, hidden_RD: Tensor) -> Tensor:
+        """Natural log-probabilities (R, V) of the next piece in float32. As in training, padding is no class: -inf."""
+        logits_RV = self.output(hidden_RD).float()
+        logits_RV[:, PAD] = -torch.inf
+        return logits_RV.log_softmax(dim=-1)
+
     @property
     def attends(self) -> bool:
         """Whether `step` has attention weights to give."""

@@ -201,12 +201,11 @@ class Batcher:
         return batch
 
     def _translate(self, batch: list[Line]) -> None:
-        first = batch[0]
-        request = first.request
+        request = batch[0].request
         began = time.monotonic()
         try:
             found = request.model.translator.n_best(
-                [line.text for line in batch], request.search, request.alignments, first_number=first.index
+                [line.text for line in batch], request.search, request.alignments, [line.index for line in batch]
             )
         except Exception as error:
             self._blame(batch, error)

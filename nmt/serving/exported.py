@@ -30,6 +30,8 @@ from torch import Tensor
 from nmt.config import SearchConfig
 from nmt.configuration import read_search
 from nmt.data.tokenizer import EOS, Tokenizer
+from nmt.decoding.constraints import TokenConstraints
+from nmt.decoding.ensemble import load_ensemble
 from nmt.decoding.penalties import length_penalty
 from nmt.decoding.search import Hypothesis
 from nmt.decoding.translator import TextTranslator, Translator, length_batches
@@ -43,13 +45,17 @@ NO_PENALTY = 1e-12
 """An exponent of CTranslate2's length penalty that changes no score and, other than 0, not when it stops."""
 
 
-def load_translator(path: Path | str, device: str = "auto") -> TextTranslator:
-    """The translator of a run, of a checkpoint or of an export.
+def load_translator(path: Path | str | Sequence[Path | str], device: str = "auto") -> TextTranslator:
+    """The translator of a run, of a checkpoint or of an export; of several runs and checkpoints, their ensemble.
 
     Raises:
-        RequestError: nothing to load there, or files that do not belong together.
+        RequestError: nothing to load there, or files or runs that do not belong together.
         WorkError: a damaged file.
     """
+    if not isinstance(path, Path | str):
+        if len(path) > 1:
+            return load_ensemble(path, device)
+        [path] = path
     if (Path(path) / EXPORT).is_file():
         return ExportedTranslator.load(Path(path), device)
     return Translator.load(path, device)
@@ -79,8 +85,15 @@ class ExportedTranslator(TextTranslator):
         positions: the most positions on either side; None where there is no end to them.
     """
 
-    def __init__(self, engine: Any, tokenizer: Tokenizer, search: SearchConfig, positions: int | None) -> None:
-        super().__init__(tokenizer, search)
+    def __init__(
+        self,
+        engine: Any,
+        tokenizer: Tokenizer,
+        search: SearchConfig,
+        positions: int | None,
+        source_language: str = "en",
+    ) -> None:
+        super().__init__(tokenizer, search, source_language)
         self.engine = engine
         self.positions = positions
         pieces = tokenizer.target_pieces(range(tokenizer.target_size))
@@ -96,10 +109,17 @@ class ExportedTranslator(TextTranslator):
         """
         record = read_record(folder)
         search = read_search(record["search"], folder / EXPORT)
-        return cls(open_engine(folder, device), Tokenizer.load(folder), search, record["positions"])
+        made = record.get("provenance")
+        language = made.get("source_language") if isinstance(made, dict) else None
+        tokenizer = Tokenizer.load(folder)
+        return cls(open_engine(folder, device), tokenizer, search, record["positions"], str(language or "en"))
 
     def search_ids(
-        self, sources: Sequence[Sequence[int]], search: SearchConfig, numbers: Sequence[int] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        search: SearchConfig,
+        numbers: Sequence[int] | None = None,
+        constraints: Sequence[TokenConstraints | None] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Translates encoded sources batch by batch, long ones first.
 
@@ -110,9 +130,13 @@ class ExportedTranslator(TextTranslator):
             positions in `sources` and their hypotheses.
 
         Raises:
-            RequestError: sampling, which CTranslate2 cannot do from a seed a sentence; or, naming the line, a source
-                with more pieces than the model has positions.
+            RequestError: sampling, which CTranslate2 cannot do from a seed a sentence, or constraints, which it does
+                not know; or, naming the line, a source with more pieces than the model has positions.
         """
+        if constraints is not None and any(constraints):
+            raise RequestError(
+                "an exported model cannot be made to write given words; the run that it was made from can"
+            )
         if search.sampling:
             raise RequestError("search.sampling=true: an exported model searches; it cannot sample")
         for i, source in enumerate(sources):

@@ -15,7 +15,7 @@ from torch import Tensor
 from untrained import untrained_run
 
 import nmt as package
-from nmt import commands
+from nmt.commands import reading, translating
 from nmt.config import SearchConfig
 from nmt.data.tokenizer import EOS
 from nmt.decoding import translator as translator_module
@@ -45,7 +45,7 @@ def made(loaded: Translator, monkeypatch: pytest.MonkeyPatch) -> Callable[..., T
             model.output.bias[EOS] = favour
         search = SearchConfig(beam_size=2, **options)
         translator = Translator(model, loaded.tokenizer, search, torch.device("cpu"))
-        monkeypatch.setattr(commands, "load_translator", lambda run: translator)
+        monkeypatch.setattr(translating, "load_translator", lambda runs: translator)
         return translator
 
     return make
@@ -76,7 +76,7 @@ def test_what_is_cut_is_said_with_its_number(
     made: Callable[..., Translator], nmt: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where lines come in several portions."""
-    monkeypatch.setattr(commands, "LINES_AT_ONCE", 2)
+    monkeypatch.setattr(reading, "LINES_AT_ONCE", 2)
     made("luong-general-fed-in_order", NEVER_ENDS, max_length_ratio=0.5, max_length_extra=2)
     limits = "the translation was ended at its greatest length (search.max_length_ratio=0.5, search.max_length_extra=2)"
     outcome = nmt("translate", "RUN", stdin=b"x\n\nle\n\n\nle la\nun\n")
@@ -84,7 +84,7 @@ def test_what_is_cut_is_said_with_its_number(
     assert outcome.out.count("\n") == 7
     assert outcome.err.splitlines() == [f"warning: line {number}: {limits}" for number in (1, 3, 6, 7)]
     assert nmt("translate", "RUN", "--text", "x").err == f"warning: line 1: {limits}\n"
-    monkeypatch.setattr(commands, "LINES_AT_ONCE", 2_000)
+    monkeypatch.setattr(reading, "LINES_AT_ONCE", 2_000)
     told = nmt("translate", "RUN", "--beam-size", "1", stdin=b"x\n\n" * 13).err
     assert told == f"warning: lines 1, 3, 5, 7, 9, 11, 13, 15, 17, 19 and 3 more: {limits}\n"
 

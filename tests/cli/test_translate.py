@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import nmt as library
-from nmt import commands
+from nmt.commands import reading
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError
@@ -120,7 +120,7 @@ def test_a_line_is_answered_before_the_next_one_comes(
 def test_more_lines_than_are_translated_at_once(
     nmt: Command, trained_run: Path, expected: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(commands, "LINES_AT_ONCE", 3)
+    monkeypatch.setattr(reading, "LINES_AT_ONCE", 3)
     (tmp_path / "in").write_bytes(as_lines(SENTENCES * 4))
     for outcome in (
         nmt("translate", trained_run, stdin=as_lines(SENTENCES * 4)),
@@ -219,7 +219,7 @@ def test_a_bad_line_anywhere_in_a_chunk(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(commands, "LINES_AT_ONCE", 2)
+    monkeypatch.setattr(reading, "LINES_AT_ONCE", 2)
     (tmp_path / "in").write_bytes(as_lines(SENTENCES[:before]) + b"\xff\n" + as_lines(SENTENCES))
     outcome = nmt("translate", trained_run, "--input", tmp_path / "in")
     assert (outcome.status, outcome.out.splitlines()) == (2, expected[:before])

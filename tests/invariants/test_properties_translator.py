@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from untrained import untrained_run
 
-from nmt import cli, commands
+from nmt import cli
+from nmt.commands import translating
 from nmt.config import SearchConfig
 from nmt.data.corpus import clean_line
 from nmt.data.tokenizer import CONTROLS
@@ -59,7 +60,7 @@ def translator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 @pytest.fixture
 def loaded(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every RUN is the translator, which need not be loaded again for each example."""
-    monkeypatch.setattr(commands, "load_translator", lambda run: translator)
+    monkeypatch.setattr(translating, "load_translator", lambda runs: translator)
 
 
 def nmt(arguments: list[str], stdin: list[bytes]) -> tuple[int, str, str]:

@@ -310,3 +310,6 @@ class TrainConfig:
     validation: ValidationConfig = key(ValidationConfig)
     search: SearchConfig = key(SearchConfig)
     run: RunConfig = key(RunConfig)
+    init_from: str | None = key(
+        None, "fine-tuning: a run or checkpoint directory whose weights and tokenizer training begins with; null: none"
+    )

@@ -66,12 +66,17 @@ def _preset_lines(config_dir: Path | None) -> Iterator[str]:
 def _key_lines() -> Iterator[str]:
     yield "Keys, each with its default, what it allows and what it means:"
     for section in fields_of(TrainConfig):
-        yield from _section_lines(section.path, section.type, list(keys_of(section.type, f"{section.path}.")))
+        schema: type = section.type
+        if not dataclasses.is_dataclass(schema):
+            yield ""
+            yield from _key_text(section)
+            continue
+        yield from _section_lines(section.path, schema, list(keys_of(schema, f"{section.path}.")))
         variants = _VARIANTS.get(section.path, {})
-        common = {key.path for key in keys_of(section.type, f"{section.path}.")}
-        for name, schema in variants.items():
-            own = [key for key in keys_of(schema, f"{section.path}.") if key.path not in common]
-            yield from _section_lines(f"{section.path}={name}", schema, own)
+        common = {key.path for key in keys_of(schema, f"{section.path}.")}
+        for name, variant in variants.items():
+            own = [key for key in keys_of(variant, f"{section.path}.") if key.path not in common]
+            yield from _section_lines(f"{section.path}={name}", variant, own)
 
 
 def _section_lines(title: str, schema: Any, keys: list[Key]) -> Iterator[str]:
@@ -79,10 +84,14 @@ def _section_lines(title: str, schema: Any, keys: list[Key]) -> Iterator[str]:
     summary = (inspect.getdoc(schema) or "").split("\n\n")[0]
     yield from textwrap.wrap(f"{title} — {summary}", WIDTH)
     for key in keys:
-        yield f"  {key.path}{_default(key)}"
-        yield from textwrap.wrap(
-            f"{key.allowed()}: {key.meaning}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6
-        )
+        yield from _key_text(key)
+
+
+def _key_text(key: Key) -> Iterator[str]:
+    yield f"  {key.path}{_default(key)}"
+    yield from textwrap.wrap(
+        f"{key.allowed()}: {key.meaning}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6
+    )
 
 
 def _default(key: Key) -> str:

@@ -29,7 +29,8 @@ A value with accents, commas, spaces at its ends, or any of = ; & # ! is quoted,
 the shell: 'run.notes="première, à 8 têtes"'. A relative path starts in the current folder.
 
 Options:
-  -m, --multirun           one run for each combination of the values that commas separate
+  -m, --multirun           one run for each combination of the values that commas separate; several
+                           at once, on SLURM or chosen by Optuna: see hydra/launcher and hydra/sweeper
   -c, --cfg {job,hydra,all}
                            print the configuration instead of training
       --resolve            with --cfg: references such as ${model.name} are replaced
@@ -52,7 +53,7 @@ def train_help(config_dir: Path | None = None) -> str:
 def _preset_lines(config_dir: Path | None) -> Iterator[str]:
     yield "Presets:"
     extra = [config_dir] if config_dir else []
-    options = {group: options_of(group, *extra) for group in groups()}
+    options = {group: options_of(group, *extra) for group in (*groups(), "hydra/launcher", "hydra/sweeper")}
     width = max((len(name) for names in options.values() for name in names), default=0) + 2
     for group, names in options.items():
         if names:

@@ -38,8 +38,11 @@ from nmt.training.validation import Validator
 CONFIG_FILE = "config.yaml"
 
 
-def train(config: TrainConfig) -> None:
+def train(config: TrainConfig) -> float:
     """Trains, or goes on training, the run of a configuration, and scores its best checkpoint on the test sets.
+
+    Returns:
+        validation BLEU of the best checkpoint, which is what a sweep optimizes.
 
     Raises:
         RequestError, WorkError: in one line, what is wrong with the request, the data or the machine.
@@ -58,7 +61,7 @@ def train(config: TrainConfig) -> None:
                 held.enter_context(only_one(run))
                 require_usable(run, corpus)
             require_same_config(config, run)
-        _train(config, run, corpus, parent, device, processes)
+        return _train(config, run, corpus, parent, device, processes)
 
 
 def _train(
@@ -68,7 +71,7 @@ def _train(
     parent: Checkpoint | None,
     device: torch.device,
     processes: Processes,
-) -> None:
+) -> float:
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     facts: dict[str, Any] = {
@@ -112,6 +115,7 @@ def _train(
         with processes.together():
             if processes.first:
                 score_best(run, corpus, monitor)
+        return trainer.progress.best_bleu
 
 
 def _monitor(config: TrainConfig, run: Path, checkpoint: Checkpoint | None) -> Monitor:

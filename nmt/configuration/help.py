@@ -29,8 +29,8 @@ A value with accents, commas, spaces at its ends, or any of = ; & # ! is quoted,
 the shell: 'run.notes="première, à 8 têtes"'. A relative path starts in the current folder.
 
 Options:
-  -m, --multirun           one run for each combination of the values that commas separate; several
-                           at once, on SLURM or chosen by Optuna: see hydra/launcher and hydra/sweeper
+  -m, --multirun           one run for each combination of the values that commas separate; at once,
+                           on SLURM or chosen by Optuna: see hydra/launcher= and hydra/sweeper=
   -c, --cfg {job,hydra,all}
                            print the configuration instead of training
       --resolve            with --cfg: references such as ${model.name} are replaced

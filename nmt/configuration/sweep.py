@@ -102,8 +102,15 @@ class Task:
             outcome.seconds = round(time.monotonic() - began, 1)
             if not os.path.isdir(os.path.expanduser(outcome.run)):
                 outcome.run = ""  # one that is refused leaves nothing
-            write_atomically(self.records / f"{outcome.number}.json", json.dumps(asdict(outcome)))
+            self._leave(outcome)
         return outcome.bleu
+
+    def _leave(self, outcome: Outcome) -> None:
+        """Leaves what became of a member; where that cannot be written, it is one without an answer and no more."""
+        try:
+            write_atomically(self.records / f"{outcome.number}.json", json.dumps(asdict(outcome)))
+        except WorkError as error:
+            print(f"nmt: error: {self.describe(error)}", file=sys.stderr, flush=True)
 
 
 def train_sweep(overrides: Sequence[str], config_dir: Path | None, train: Train, describe: Describe) -> None:
@@ -145,14 +152,14 @@ def train_sweep(overrides: Sequence[str], config_dir: Path | None, train: Train,
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """The members of a sweep, a line each, and the best of them."""
-    runs = [os.path.relpath(outcome.run) if outcome.run else "–" for outcome in outcomes]
+    runs = [outcome.run or "–" for outcome in outcomes]
     width = max(map(len, ["run", *runs]))
     lines = [f"{'':>4}  {'state':11}  {'valid BLEU':>10}  {'run':{width}}  what is its own"]
     for outcome, run in zip(outcomes, runs, strict=True):
         bleu = "–" if outcome.bleu is None else f"{outcome.bleu:.2f}"
         told = f"{outcome.label}: {outcome.error}" if outcome.error else outcome.label
         lines.append(f"{outcome.number + 1:>4}  {outcome.state:11}  {bleu:>10}  {run:{width}}  {told}")
-    scored = [(outcome.bleu, -outcome.number, run) for outcome, run in zip(outcomes, runs, strict=True) if outcome.bleu]
+    scored = [(outcome.bleu, -outcome.number, outcome.run) for outcome in outcomes if outcome.bleu is not None]
     if len(scored) > 1:
         best, _, run = max(scored)
         lines.append(f"best on the validation set: {run} with BLEU {best:.2f}")

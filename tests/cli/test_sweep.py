@@ -124,6 +124,24 @@ def test_members_that_a_launcher_loses_are_named(
     assert "a worker was killed" in outcome.err.splitlines()[-1]
 
 
+def test_an_answer_that_cannot_be_written_stops_nobody(
+    replace_trainer: Callable[..., None], monkeypatch: pytest.MonkeyPatch, nmt: Command, empty_folder: Path
+) -> None:
+    write = sweep.write_atomically
+
+    def full(path: Path, content: str) -> None:
+        if path.name == "0.json":
+            raise WorkError(f"{path}: no space left on device")
+        write(path, content)
+
+    replace_trainer(lambda config: 1.0)
+    monkeypatch.setattr(sweep, "write_atomically", full)
+    outcome = nmt("train", "-m", "trainer.seed=1,2")
+    assert outcome.status == 1
+    assert "0.json: no space left on device" in outcome.err
+    assert [member.state for member in members_of(empty_folder)] == [LOST, DONE]
+
+
 def test_optuna_gets_the_validation_bleu_and_chooses_the_same_runs_again(
     replace_trainer: Callable[..., None], nmt: Command, empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

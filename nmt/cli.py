@@ -93,7 +93,13 @@ def _leave_after_the_first() -> None:
 
 
 def tell(error: Exception) -> int:
-    """Print an error as one line on stderr, its control characters escaped, and return the exit status for it."""
+    """Print an error as one line on stderr and return the exit status for it."""
+    print_on_stderr(f"nmt: error: {describe(error)}")
+    return 2 if isinstance(error, RequestError) else 1
+
+
+def describe(error: Exception) -> str:
+    """What is said of an error: one line, its control characters escaped."""
     if os.environ.get("NMT_TRACEBACK") == "1":
         raise error
     if isinstance(error, RequestError | WorkError):
@@ -109,8 +115,7 @@ def tell(error: Exception) -> int:
     message = one_line(" ".join(message.split()))
     if len(message) > LONGEST_MESSAGE:
         message = f"{message[: LONGEST_MESSAGE // 2]}…{message[-LONGEST_MESSAGE // 4 :]}"
-    print_on_stderr(f"nmt: error: {message}")
-    return 2 if isinstance(error, RequestError) else 1
+    return message
 
 
 class Parser(argparse.ArgumentParser):
@@ -207,17 +212,19 @@ def _train(argv: list[str]) -> int:
             raise RequestError("train: -m trains, and --cfg, --info and --hydra-help print; choose one")
         application.show(arguments.overrides, flags, arguments.config_dir)
     elif arguments.multirun:
-        application.train_sweep(arguments.overrides, arguments.config_dir, _trainer, tell)
+        from nmt.configuration.sweep import train_sweep
+
+        train_sweep(arguments.overrides, arguments.config_dir, _trainer, describe)
     else:
         application.train_one(arguments.overrides, arguments.config_dir, _trainer)
     return 0
 
 
-def _trainer(config: TrainConfig) -> None:
+def _trainer(config: TrainConfig) -> float:
     from nmt.training.session import train  # brings PyTorch, which a mistake in an override need not wait for
 
     try:
-        train(config)
+        return train(config)
     except Interrupted as stop:
         # Not an Exception, so that it ends a sweep as well; the state is saved.
         print_on_stderr(f"nmt: {stop}")

@@ -315,7 +315,8 @@ class RunConfig:
 
     dir: str = key(
         "runs/${model.name}-${data.name}-${now:%Y%m%d-%H%M%S}",
-        "run directory; one that holds a checkpoint is continued",
+        "run directory; one that holds a checkpoint is continued; in a sweep the default has a hash of all other keys "
+        "in place of the time",
     )
     notes: str = key("", "free text that is kept with the results")
 
@@ -335,3 +336,6 @@ class TrainConfig:
     validation: ValidationConfig = key(ValidationConfig)
     search: SearchConfig = key(SearchConfig)
     run: RunConfig = key(RunConfig)
+    init_from: str | None = key(
+        None, "fine-tuning: a run or checkpoint directory whose weights and tokenizer training begins with; null: none"
+    )

@@ -92,6 +92,8 @@ def _check_names(config: TrainConfig) -> None:
             raise refuse(path, name, "letters, digits and . _ + -, since names of files are made of it")
     if not config.run.dir.strip():
         raise refuse("run.dir", '""', "the name of a folder")
+    if config.init_from is not None and not config.init_from.strip():
+        raise refuse("init_from", '""', "a run directory, a checkpoint directory or null")
 
 
 def _check_model(config: TrainConfig) -> None:

@@ -7,13 +7,16 @@ held against the schemas, and the nearest key, option or quoted form is named in
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from nmt.config import DEFAULT_EPOCHS, TrainConfig
+from nmt.config import DEFAULT_EPOCHS, RunConfig, TrainConfig
 from nmt.configuration.checks import check
 from nmt.configuration.mistakes import diagnose, in_quotes, normalised, not_composed, parse, unresolved
 from nmt.configuration.store import CONFIG_NAME, VERSION_BASE, config_directory, register_schemas
@@ -64,19 +67,54 @@ def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> l
             node = _composed([*combination, *always], number)
             first = node if first is None else first
             OmegaConf.copy_cache(from_config=first, to_config=node)  # one time for all in ${now:…}, as when they run
-            members.append(Member(combination, _to_config(node, number)))
+            members.append(Member(combination, _to_config(node, to_member_config)))
     return members
 
 
-def shared_run_directory(members: Sequence[Member]) -> str | None:
-    """The run directory that two runs of a sweep have in common, if any."""
-    seen: set[str] = set()
-    for member in members:
-        directory = os.path.abspath(member.config.run.dir)
-        if directory in seen:
-            return member.config.run.dir
-        seen.add(directory)
-    return None
+def check_search_space(overrides: Sequence[str], config_dir: Path | None = None) -> None:
+    """Check what a sweeper may choose from before it does: the first value of each key, and each choice of each.
+
+    Raises RequestError where a run with them is refused.
+    """
+    with _hydra(config_dir) as always:
+        values = [_values(override) for override in parse(normalised(overrides), sweep=True)]
+        first = [texts[0] for texts in values]
+        _to_config(_composed([*first, *always]))
+        for place, texts in enumerate(values):
+            for text in texts[1:]:
+                _to_config(_composed([*first[:place], text, *first[place + 1 :], *always]))
+
+
+def _values(override: Any) -> list[str]:
+    """The choices of an override of a sweep as overrides of single runs; of a range or an interval its beginning."""
+    if not override.is_sweep_override():
+        return [override.input_line]
+    if override.is_interval_sweep():
+        return [f"{override.get_key_element()}={override.value().start}"]
+    found = override.sweep_string_iterator() if override.is_choice_sweep() else [next(override.sweep_string_iterator())]
+    return [f"{override.get_key_element()}={value}" for value in found]
+
+
+def to_member_config(node: Any) -> TrainConfig:
+    """`to_config` of one run of a sweep, whose default directory does not depend on the time.
+
+    It is named after all that makes the run what it is, so that the same sweep, or one that has this run as well, finds
+    what is there and does only what is missing.
+    """
+    from omegaconf import OmegaConf
+
+    config = to_config(node)
+    given = OmegaConf.to_container(node.run, resolve=False)
+    assert isinstance(given, dict)
+    if given["dir"] == RunConfig.dir:
+        config.run.dir = f"runs/{config.model.name}-{config.data.name}-{_identity(config)}"
+    return config
+
+
+def _identity(config: TrainConfig) -> str:
+    values = dataclasses.asdict(config)
+    del values["run"]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def to_config(node: Any) -> TrainConfig:
@@ -153,8 +191,8 @@ def _require_own_settings(node: Any, own: Any) -> None:
             )
 
 
-def _to_config(node: Any, number: int = 0) -> TrainConfig:
-    """`to_config` of a node that still holds Hydra's settings, to which `${hydra:…}` refers."""
+def _to_config(node: Any, convert: Callable[[Any], TrainConfig] = to_config) -> TrainConfig:
+    """`to_config`, or another conversion, of a node that still holds Hydra's settings, to which `${hydra:…}` refers."""
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import open_dict, read_write
 
@@ -163,7 +201,7 @@ def _to_config(node: Any, number: int = 0) -> TrainConfig:
     try:
         with read_write(node), open_dict(node):
             del node["hydra"]
-        return to_config(node)
+        return convert(node)
     finally:
         HydraConfig.instance().cfg = before
 

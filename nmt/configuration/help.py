@@ -29,7 +29,8 @@ A value with accents, commas, spaces at its ends, or any of = ; & # ! is quoted,
 the shell: 'run.notes="première, à 8 têtes"'. A relative path starts in the current folder.
 
 Options:
-  -m, --multirun           one run for each combination of the values that commas separate
+  -m, --multirun           one run for each combination of the values that commas separate; at once,
+                           on SLURM or chosen by Optuna: see hydra/launcher= and hydra/sweeper=
   -c, --cfg {job,hydra,all}
                            print the configuration instead of training
       --resolve            with --cfg: references such as ${model.name} are replaced
@@ -52,7 +53,7 @@ def train_help(config_dir: Path | None = None) -> str:
 def _preset_lines(config_dir: Path | None) -> Iterator[str]:
     yield "Presets:"
     extra = [config_dir] if config_dir else []
-    options = {group: options_of(group, *extra) for group in groups()}
+    options = {group: options_of(group, *extra) for group in (*groups(), "hydra/launcher", "hydra/sweeper")}
     width = max((len(name) for names in options.values() for name in names), default=0) + 2
     for group, names in options.items():
         if names:
@@ -66,12 +67,17 @@ def _preset_lines(config_dir: Path | None) -> Iterator[str]:
 def _key_lines() -> Iterator[str]:
     yield "Keys, each with its default, what it allows and what it means:"
     for section in fields_of(TrainConfig):
-        yield from _section_lines(section.path, section.type, list(keys_of(section.type, f"{section.path}.")))
+        schema: type = section.type
+        if not dataclasses.is_dataclass(schema):
+            yield ""
+            yield from _key_text(section)
+            continue
+        yield from _section_lines(section.path, schema, list(keys_of(schema, f"{section.path}.")))
         variants = _VARIANTS.get(section.path, {})
-        common = {key.path for key in keys_of(section.type, f"{section.path}.")}
-        for name, schema in variants.items():
-            own = [key for key in keys_of(schema, f"{section.path}.") if key.path not in common]
-            yield from _section_lines(f"{section.path}={name}", schema, own)
+        common = {key.path for key in keys_of(schema, f"{section.path}.")}
+        for name, variant in variants.items():
+            own = [key for key in keys_of(variant, f"{section.path}.") if key.path not in common]
+            yield from _section_lines(f"{section.path}={name}", variant, own)
 
 
 def _section_lines(title: str, schema: Any, keys: list[Key]) -> Iterator[str]:
@@ -79,10 +85,14 @@ def _section_lines(title: str, schema: Any, keys: list[Key]) -> Iterator[str]:
     summary = (inspect.getdoc(schema) or "").split("\n\n")[0]
     yield from textwrap.wrap(f"{title} — {summary}", WIDTH)
     for key in keys:
-        yield f"  {key.path}{_default(key)}"
-        yield from textwrap.wrap(
-            f"{key.allowed()}: {key.meaning}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6
-        )
+        yield from _key_text(key)
+
+
+def _key_text(key: Key) -> Iterator[str]:
+    yield f"  {key.path}{_default(key)}"
+    yield from textwrap.wrap(
+        f"{key.allowed()}: {key.meaning}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6
+    )
 
 
 def _default(key: Key) -> str:

@@ -106,8 +106,22 @@ def diagnose(overrides: Sequence[str], compose: Compose, node: Any = None) -> Re
     return None
 
 
+PLUGINS = {
+    "joblib": "hydra-joblib-launcher",
+    "submitit_local": "hydra-submitit-launcher",
+    "submitit_slurm": "hydra-submitit-launcher",
+    "ray": "hydra-ray-launcher",
+    "optuna": "hydra-optuna-sweeper",
+}
+"""The packages that bring the launchers and sweepers which our presets of configs/hydra build on."""
+
+
 def not_composed(error: BaseException) -> RequestError:
     """Hydra's or OmegaConf's own words, cut to one line and without its advice to add keys."""
+    absent = re.search(r"In '(hydra/\w+)/(\w+)': Could not load 'hydra/\w+/(\w+)'", str(error))
+    if absent and absent[3] in PLUGINS:
+        package = PLUGINS[absent[3]]
+        return RequestError(f"{absent[1]}={absent[2]}: needs {package}, which is not installed: pip install {package}")
     cause = error.__cause__ or error
     lines = [line.strip() for line in f"{error}\n{cause}".splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(("full_key", "object_type", "To append", "Search path"))]

@@ -204,7 +204,7 @@ BUDGET = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_minutes", "tra
 
 
 def protocol_marks(run: Run, baseline: Run) -> Iterator[Mark]:
-    """Where the run's protocol is another one than the baseline's: tokenizer, budget, search, training data."""
+    """Where the run's protocol is another one than the baseline's: tokenizer, start, budget, search, training data."""
     differences = config_differences(run, baseline)
 
     def told(*prefixes: str) -> str:
@@ -219,6 +219,9 @@ def protocol_marks(run: Run, baseline: Run) -> Iterator[Mark]:
         yield Mark("tokenizer", f"another tokenizer: {tokenizer}")
     elif _tokenizer_hash(run) != _tokenizer_hash(baseline):
         yield Mark("tokenizer", "another tokenizer, of the same settings, trained on other text")
+    start = told("init_from")
+    if start:
+        yield Mark("start", f"another start: {start}")
     # Steps are worth as much as their batches are large, minutes as much as the machine is fast.
     in_steps = baseline.config is not None and baseline.config.trainer.max_steps is not None
     in_minutes = baseline.config is not None and baseline.config.trainer.max_minutes is not None

@@ -103,7 +103,8 @@ def provenance(translator: Translator) -> dict[str, Any]:
     if translator.checkpoint is not None:
         meta = translator.checkpoint.meta
         found["checkpoint"] = translator.checkpoint.directory.name
-        found.update({name: meta[name] for name in ("step", "epoch", "tokens", "seconds", "data") if name in meta})
+        recorded = ("step", "epoch", "tokens", "seconds", "data", "init_from")
+        found.update({name: meta[name] for name in recorded if name in meta})
     if translator.config is not None:
         found["seed"] = translator.config.trainer.seed
         found["search"] = dataclasses.asdict(translator.search)

@@ -116,6 +116,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (("step", "epoch", "tokens", "validated_step", "best_step", "validations_without_gain"), _is_whole),
     (("seconds",), _is_number),
     (("sha256", "data", "versions"), _are_texts),
+    (("init_from",), lambda value: isinstance(value, dict)),
 )
 """What is looked at again, by name."""
 

@@ -30,6 +30,7 @@ from nmt.training.budget import find_tokens, with_tokens
 from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
 from nmt.training.device import choose_device, is_out_of_memory, require_kernel, slow_precision
 from nmt.training.distributed import Processes, joined
+from nmt.training.finetuning import open_parent, parent_facts
 from nmt.training.monitor import Monitor, SilentMonitor
 from nmt.training.store import RunStore, require_own_files
 from nmt.training.trainer import Progress, Trainer, mixed_seed
@@ -38,8 +39,11 @@ from nmt.training.validation import Validator
 CONFIG_FILE = "config.yaml"
 
 
-def train(config: TrainConfig) -> None:
+def train(config: TrainConfig) -> float:
     """Trains, or goes on training, the run of a configuration, and scores its best checkpoint on the test sets.
+
+    Returns:
+        validation BLEU of the best checkpoint, which is what a sweep optimizes.
 
     Raises:
         RequestError, WorkError: in one line, what is wrong with the request, the data or the machine.
@@ -49,7 +53,8 @@ def train(config: TrainConfig) -> None:
     device = choose_device(config.trainer.device, launch)
     require_kernel(config, device)
     with joined(launch, device) as processes, contextlib.ExitStack() as held:
-        # Before anything is made: a wrong data.dir leaves no run behind.
+        # Before anything is made: a wrong init_from or data.dir leaves no run behind.
+        parent = processes.from_first(lambda: open_parent(config, say))
         corpus = processes.in_turn(lambda: prepare_corpus(config.data, say))
         # The first process's folder is everybody's: its name may be the time, which is not the same in all.
         run = processes.from_first(lambda: held.enter_context(made_directory(config.run.dir)))
@@ -60,10 +65,17 @@ def train(config: TrainConfig) -> None:
         config = with_kept_tokens(config, processes.from_first(lambda: config_of(run)))
         with processes.together():
             require_same_config(config, run)
-        _train(config, run, corpus, device, processes)
+        return _train(config, run, corpus, parent, device, processes)
 
 
-def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device, processes: Processes) -> None:
+def _train(
+    config: TrainConfig,
+    run: Path,
+    corpus: Corpus,
+    parent: Checkpoint | None,
+    device: torch.device,
+    processes: Processes,
+) -> float:
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     facts: dict[str, Any] = {
@@ -75,17 +87,18 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device,
     with processes.together():
         if checkpoint is not None:
             require_same_data(checkpoint, facts["data"], run)
-    tokenizer = processes.from_first(lambda: prepare_tokenizer(config, corpus, checkpoint))
+    facts.update(parent_facts(config, parent, checkpoint))
+    start = checkpoint or parent
+    tokenizer = processes.from_first(lambda: prepare_tokenizer(config, corpus, start))
     encoded = processes.in_turn(lambda: encode_corpus(corpus, tokenizer, config, say))
     with contextlib.ExitStack() as held:
         with processes.together():
             torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
             model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
             facts["parameters"] = model.parameter_count()
-            state: dict[str, Any] = {}
-            if checkpoint is not None:
-                state = training_state_of(checkpoint)
-                load_weights(model, checkpoint.weights(), checkpoint.directory / WEIGHTS)
+            state = training_state_of(checkpoint) if checkpoint is not None else {}
+            if start is not None:
+                load_weights(model, start.weights(), start.directory / WEIGHTS)
         if config.batch.tokens == "auto":
             found = processes.from_first(lambda: find_tokens(config, model, encoded, device, say))
             config = with_tokens(config, found)
@@ -110,6 +123,7 @@ def _train(config: TrainConfig, run: Path, corpus: Corpus, device: torch.device,
         with processes.together():
             if processes.first:
                 score_best(run, corpus, monitor)
+        return trainer.progress.best_bleu
 
 
 def _monitor(config: TrainConfig, run: Path, checkpoint: Checkpoint | None) -> Monitor:
@@ -300,13 +314,13 @@ def made_directory(name: str) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def prepare_tokenizer(config: TrainConfig, corpus: Corpus, checkpoint: Checkpoint | None) -> Tokenizer:
-    """The tokenizer of the checkpoint that is continued, or a new one trained on the pairs that are kept.
+def prepare_tokenizer(config: TrainConfig, corpus: Corpus, start: Checkpoint | None) -> Tokenizer:
+    """The tokenizer of the checkpoint whose weights are trained further, or a new one trained on the pairs kept.
 
     It comes into the run directory when nothing is left that may refuse the run.
     """
-    if checkpoint is not None:
-        return Tokenizer.load(checkpoint.directory)
+    if start is not None:
+        return Tokenizer.load(start.directory)
     return Tokenizer.train(config.tokenizer, filter_corpus(corpus, config.data, say).pairs(), None, say)
 
 

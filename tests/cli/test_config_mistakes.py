@@ -35,7 +35,10 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["model=base_lstm"], "no such preset"),
     (["experiment=overfitt"], "did you mean experiment=overfit?"),
     (["+experiment=nothing"], "experiment=nothing: no such preset"),
-    (["hydra/launcher=submitit"], "hydra/launcher=submitit: no such preset. There are: basic"),
+    (
+        ["hydra/launcher=submitit"],
+        "hydra/launcher=submitit: no such preset; did you mean hydra/launcher=submitit_slurm?",
+    ),
     (["--multirn"], "did you mean --multirun?"),
     (["--cfg", "jb"], "--cfg: invalid choice: 'jb'"),
     (["--cfg", "job", "model=bahdanua"], "did you mean model=bahdanau?"),

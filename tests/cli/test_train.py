@@ -125,22 +125,6 @@ def test_without_run_dir_a_name_is_made(nmt: Command, tiny: Tiny, empty_folder: 
     assert not set(run.name) & set("=, :")
 
 
-@pytest.mark.case
-def test_a_sweep_goes_on_past_a_failure_and_skips_what_is_done(nmt: Command, tiny: Tiny, tmp_path: Path) -> None:
-    common = [override for override in tiny("lstm") if not override.startswith("model=")]
-    sweep = ["train", "-m", "model=lstm,luong", *common, *QUICK, "trainer.max_steps=2", "tokenizer.vocab_size=16,90"]
-    where = f'run.dir="{tmp_path}/${{model.name}}-${{tokenizer.vocab_size}}"'
-    outcome = nmt(*sweep, where)
-    assert outcome.status == 1
-    assert outcome.err.count("nmt: error: tokenizer.vocab_size=16 is too small") == 2
-    assert outcome.err.splitlines()[-1].startswith("nmt: error: 2 of 4 runs failed: ")
-    for name in ("lstm-90", "luong-90"):
-        assert Checkpoint.open(tmp_path / name / "checkpoints" / LAST).step == 2
-    again = nmt(*sweep, where)
-    assert again.status == 1
-    assert again.err.count("nothing left to do") == 2
-
-
 def test_a_corpus_that_is_packed(nmt: Command, tiny: Tiny, corpus_folder: Path, tmp_path: Path) -> None:
     """gzip is known by its content: the results are those of the plain files."""
     import gzip

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import math
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -17,7 +18,6 @@ import yaml
 
 from nmt.config import DEFAULT_EPOCHS, FilePair, FilesData, GrammarData, TrainConfig, TransformerConfig
 from nmt.configuration import check, compose, load_config, save_config
-from nmt.configuration.application import shared_run_directory
 from nmt.configuration.checks import values_of
 from nmt.configuration.composition import compose_sweep
 from nmt.configuration.help import WIDTH, train_help
@@ -170,11 +170,19 @@ def test_a_sweep_is_every_combination_in_order() -> None:
     assert all(member.config.loss.label_smoothing == 0 for member in members)
 
 
-def test_runs_of_a_sweep_that_would_share_a_directory_are_found() -> None:
-    assert shared_run_directory(compose_sweep(["trainer.seed=1,2", "run.dir=x"])) == "x"
-    assert shared_run_directory(compose_sweep(["trainer.seed=1,2", 'run.dir="x${now:%f}"'])), "one time for all"
-    assert shared_run_directory(compose_sweep(["trainer.seed=1,2", 'run.dir="x${trainer.seed}"'])) is None
-    assert shared_run_directory(compose_sweep(["trainer.seed=1,2", 'run.dir="x${hydra:job.num}"'])) is None
+def test_the_directory_of_a_member_tells_its_configuration_and_not_the_time() -> None:
+    """Another sweep that has the same run finds it; whatever is trained otherwise has a directory of its own."""
+
+    def directories(*overrides: str) -> list[str]:
+        return [member.config.run.dir for member in compose_sweep(overrides)]
+
+    first, second = directories("trainer.seed=1,2", "model=lstm")
+    assert re.fullmatch(r"runs/lstm-grammar-[0-9a-f]{12}", first)
+    assert directories("model=bahdanau,lstm", "trainer.seed=2,3")[2] == second
+    assert directories("model=lstm", "trainer.seed=1", "run.notes=x") == [first]
+    assert first not in directories("model=lstm", "trainer.seed=1", "data.seed=2,3", "optimizer.lr=1e-3,1e-4")
+    assert directories("trainer.seed=1,2", 'run.dir="x${hydra:job.num}"') == ["x0", "x1"]
+    assert len(set(directories("trainer.seed=1,2", 'run.dir="x${now:%f}"'))) == 1, "one time for all"
 
 
 def test_one_wrong_run_refuses_the_sweep() -> None:

@@ -161,6 +161,7 @@ def test_seeds_and_places_are_no_other_configuration(make_run: MakeRun) -> None:
     [
         (["tokenizer.vocab_size=99"], {}, "tokenizer", "another tokenizer: tokenizer.vocab_size=99 (baseline 4000)"),
         ([], {"sha256": {"tokenizer.model": "t2"}}, "tokenizer", "of the same settings, trained on other text"),
+        (["init_from=runs/a"], {}, "start", "another start: init_from=runs/a (baseline null)"),
         (["trainer.max_steps=50"], {}, "budget", "another budget: trainer.max_steps=50 (baseline 100)"),
         (["batch.tokens=50"], {}, "budget", "another budget: batch.tokens=50 (baseline 1500)"),
         (["search.beam_size=1"], {}, "search", "another search: search.beam_size=1 (baseline 5)"),

@@ -293,6 +293,7 @@ class RunConfig:
         "run directory; one that holds a checkpoint is continued",
     )
     notes: str = key("", "free text that is kept with the results")
+    report: bool = key(True, "write a model card, README.md, and a page, report.html, beside the scores")
 
 
 @dataclass

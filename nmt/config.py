@@ -319,6 +319,7 @@ class RunConfig:
         "in place of the time",
     )
     notes: str = key("", "free text that is kept with the results")
+    report: bool = key(True, "write a model card, README.md, and a page, report.html, beside the scores")
 
 
 @dataclass

@@ -178,6 +178,7 @@ def tiny(corpus_folder: Path) -> Callable[[str], list[str]]:
             "schedule=constant",
             "schedule.warmup=0",
             "trainer.ema_decay=0.9",
+            "run.report=false",  # figures take longer than all the rest
             "trainer.log_every=10",
             "validation.every=1000",
             "validation.samples=0",  # no pictures of attention, which take longer than all the rest

@@ -18,6 +18,7 @@ from nmt.data.overview import overview
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import plot_alignment, require_picture
+from nmt.evaluation.card import write_card_or_warn
 from nmt.evaluation.compare import compare_runs
 from nmt.evaluation.lengths import LIMITS
 from nmt.evaluation.metrics import score_files
@@ -66,6 +67,8 @@ def score(arguments: Namespace) -> None:
         raise RequestError("score: the data of this run has no test set")
     results = score_sets(translator, corpus, names, arguments.run, say)
     print(format_results(results, names))
+    if translator.config.run.report:
+        write_card_or_warn(arguments.run, corpus, say)
 
 
 def format_results(results: dict[str, Any], names: Sequence[str]) -> str:

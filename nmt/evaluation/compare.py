@@ -141,7 +141,20 @@ def compare_runs(
     if first is None or first.failure:
         told = "; ".join(f"{run.path}: {run.failure}" for run in ([first] if first else runs))
         raise WorkError(f"compare: {'the baseline' if first else 'none of the runs'} can not be scored: {told}")
-    rows = _rows(measured, first)
+    return _scored(_rows(measured, first), limits)
+
+
+def alone(run: Run, test: TestSet, report: Report, limits: Sequence[int] = LIMITS) -> Comparison:
+    """One run on a test set, as a comparison with nothing: its scores with intervals, by length, where it looks.
+
+    Raises:
+        RequestError, WorkError: the checkpoint cannot be loaded, or the test set cannot be read.
+    """
+    label = run.config.model.name if run.config else run.directory_name
+    return _scored([Row(label, [run], [measure(run, test, report)], is_baseline=True, comparable=True)], limits)
+
+
+def _scored(rows: list[Row], limits: Sequence[int]) -> Comparison:
     test = next(row for row in rows if row.is_baseline).measurements[0].test
     buckets = length_buckets([len(source.split()) for source in test.sources], limits)
     bleu, chrf = (Bootstrap(metric, test.references) for metric in (bleu_metric(), chrf_metric()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +146,35 @@ def curve_figure(rows: Sequence[Row], against: str) -> str | None:
     axes.set_ylabel("validation BLEU")
     _legend(figure, axes)
     return _svg(figure, f"curve-{against}", f"Validation BLEU against {label}")
+
+
+def history_figure(series: Mapping[str, Sequence[tuple[float, float]]], name: str, quantity: str) -> str | None:
+    """What was measured in training against optimizer steps, a line for each name; None where nothing was."""
+    figure, axes = _figure()
+    for number, (label, points) in enumerate(series.items()):
+        look = style(number)
+        if points:
+            few = len(points) <= 60
+            axes.plot(
+                [step for step, _ in points],
+                [value for _, value in points],
+                label=label,
+                color=look.color,
+                linestyle=look.line if few else "solid",
+                marker=look.marker if few else "",
+                markersize=3.5,
+                markevery=max(1, len(points) // 8),
+                linewidth=1.4,
+            )
+    if not axes.lines:
+        return None
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("optimizer steps")
+    axes.set_ylabel(quantity)
+    if len(axes.lines) > 1:
+        _legend(figure, axes)
+    return _svg(figure, f"history-{name}", f"{quantity} against optimizer steps")
 
 
 def alignment_figure(alignment: Alignment, name: str) -> str:

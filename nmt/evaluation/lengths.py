@@ -10,6 +10,9 @@ LIMITS = (10, 20, 30, 40, 50, 60)
 FEWEST = 20
 """Sentences below which a bucket is merged with its neighbour: BLEU of a handful says nothing."""
 
+OF_LENGTH = "bleu_"
+"""What the names of measurements of a bucket begin with."""
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -20,6 +23,12 @@ class Bucket:
     """None: any length from `shortest`."""
     indices: list[int]
     """Which sentences of the test set, in their order."""
+
+    @property
+    def metric(self) -> str:
+        """The name of its BLEU among measurements, as in "bleu_1_to_10_words" or "bleu_over_60_words"."""
+        longest = f"over_{self.shortest - 1}" if self.longest is None else f"{self.shortest}_to_{self.longest}"
+        return f"{OF_LENGTH}{longest}_words"
 
     @property
     def label(self) -> str:

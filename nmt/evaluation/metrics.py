@@ -19,6 +19,7 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.data.corpus import reference_lines
 from nmt.data.filter import is_blank
 from nmt.errors import RequestError
+from nmt.evaluation.lengths import length_buckets
 
 LONGEST_REPEATED_GROUP = 4  # words
 FEWEST_REPETITIONS = 3
@@ -86,6 +87,24 @@ def corpus_scores(
         literature_signature=literature_signature,
         statistics=output_statistics(hypotheses, references, bleu.sys_len, bleu.ref_len),
     )
+
+
+def bleu_by_length(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """BLEU of the sentences of each bucket of source lengths (see `length_buckets`), by `Bucket.metric`.
+
+    Empty where all of them are in one bucket, which would have the score of the whole.
+    """
+    buckets = length_buckets([len(source.split()) for source in sources])
+    metric = BLEU(tokenize="13a", lowercase=False, force=True)
+    return {
+        bucket.metric: float(
+            metric.corpus_score(
+                [hypotheses[i] for i in bucket.indices], [[references[i] for i in bucket.indices]]
+            ).score
+        )
+        for bucket in buckets
+        if len(buckets) > 1
+    }
 
 
 def score_files(hypotheses: Path, references: Path, literature: bool = False, target_language: str = "fr") -> Scores:

@@ -7,6 +7,7 @@ the network: styles and figures are inside.
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -30,6 +31,7 @@ from nmt.evaluation.figures import (
 from nmt.evaluation.runs import Run, config_differences
 from nmt.evaluation.scoring import versions
 from nmt.files import write_atomically
+from nmt.training.console import one_line
 
 JSON_FILE, PAGE_FILE = "comparison.json", "comparison.html"
 
@@ -209,6 +211,24 @@ def ratio_text(number: float | None, digits: int = 3) -> str:
     return "–" if number is None else f"{number:.{digits}f}"
 
 
+def code_text(text: object) -> str:
+    """Any text as a code span of Markdown on one line."""
+    inside = one_line(str(text)).replace("`", "'")
+    return f"`{inside or ' '}`"
+
+
+def plain_text(text: object) -> str:
+    """Any text in Markdown on one line, as it is."""
+    return re.sub(r"([\\`*_\[\]~|])", r"\\\1", one_line(str(text))).replace("<", "&lt;")
+
+
+SHOWN: tuple[Callable[..., str], ...] = (
+    *(score_text, spread_text, difference_text, p_text),
+    *(count_text, whole_text, ratio_text, code_text, plain_text),
+)
+"""What a template calls by the first word of its name."""
+
+
 # Text -------------------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +314,26 @@ def _table(titles: Sequence[str], names: Sequence[str], cells: Sequence[Sequence
 
 def as_page(comparison: Comparison, record: dict[str, Any]) -> str:
     """One HTML document with everything inside."""
+    return rendered(
+        "comparison.html",
+        record=record,
+        curves=[svg for against in CURVES if (svg := curve_figure(comparison.rows, against))],
+        **figures_of(comparison),
+    )
+
+
+def figures_of(comparison: Comparison) -> dict[str, Any]:
+    """What a page shows of translations: the pictured sentences, their alignments, scores by length."""
+    test = comparison.test
+    return {
+        "sentences": [(number, test.sources[number], test.references[number]) for number in test.pictured],
+        "pictures": _pictures(comparison),
+        "by_length": by_length_figure(comparison.rows, comparison.buckets) if comparison.buckets else None,
+    }
+
+
+def rendered(template: str, **values: Any) -> str:
+    """One of the templates, with the colours of the figures and numbers as people read them; HTML is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
@@ -303,23 +343,11 @@ def as_page(comparison: Comparison, record: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for shown in (score_text, spread_text, difference_text, p_text, count_text, whole_text, ratio_text):
+    for shown in SHOWN:
         environment.filters[shown.__name__.removesuffix("_text")] = shown
-    pictured = comparison.test.pictured
-    return environment.get_template("comparison.html").render(
-        record=record,
-        version=version("nmt"),
-        sentences=[
-            (number, comparison.test.sources[number], comparison.test.references[number]) for number in pictured
-        ],
-        pictures=_pictures(comparison),
-        by_length=by_length_figure(comparison.rows, comparison.buckets) if comparison.buckets else None,
-        curves=[svg for against in CURVES if (svg := curve_figure(comparison.rows, against))],
-        series=SERIES,
-        series_dark=SERIES_DARK,
-        paper=PAPER,
-        night=NIGHT,
-    )
+    environment.filters["line"] = one_line
+    colors = {"series": SERIES, "series_dark": SERIES_DARK, "paper": PAPER, "night": NIGHT}
+    return environment.get_template(template).render(version=version("nmt"), **colors, **values)
 
 
 def _pictures(comparison: Comparison) -> dict[int, list[tuple[str, str]]]:

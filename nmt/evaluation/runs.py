@@ -85,7 +85,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
                 f"compare: {path} is given twice" + (f" (as {seen[resolved]})" if seen[resolved] != path else "")
             )
         seen[resolved] = path
-    runs = [_read_run(path) for path in paths]
+    runs = [read_run(path) for path in paths]
     pairs = {(r.config.data.source_language, r.config.data.target_language): r for r in reversed(runs) if r.config}
     if len(pairs) > 1:
         shown = ", ".join(f"{run.path} is {source}→{target}" for (source, target), run in reversed(pairs.items()))
@@ -93,7 +93,8 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     return runs
 
 
-def _read_run(path: Path) -> Run:
+def read_run(path: Path) -> Run:
+    """What one directory says. Raises RequestError where it is no run."""
     if not path.exists():
         raise RequestError(f"compare: {path}: no such run directory")
     given_checkpoint = (path / META).is_file()

@@ -13,12 +13,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.evaluation.alignment import Alignment, alignment_pixels
+from nmt.evaluation.lengths import OF_LENGTH
 from nmt.training.console import one_line
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 MARKDOWN_SPECIAL = re.compile(r"[\\`*_{}\[\]()<>#+\-!|&~$]")
+NO_CURVES = ("steps",)  # how many steps a record is of: the same number but for a few
+LENGTHS = "_by_length"
+LAYOUT = {
+    "The run at a glance": {
+        "BLEU and chrF in validation": ["Multiline", ["valid/bleu", "valid/chrf"]],
+        "perplexity, training and validation": ["Multiline", ["train/perplexity", "valid/perplexity"]],
+        "BLEU in validation by words of the source": ["Multiline", [f"valid{LENGTHS}/.*"]],
+        "loss (training with label smoothing)": ["Multiline", ["train/loss", "valid/loss"]],
+        "learning rate": ["Multiline", ["train/lr"]],
+        "gradient norm before clipping": ["Multiline", ["train/gradient_norm"]],
+        "target tokens a second": ["Multiline", ["train/target_tokens_per_s"]],
+        "share of padding": ["Multiline", ["train/padding_share"]],
+    }
+}
+"""TensorBoard's page "Custom Scalars": what tells of a run first."""
 
 
 class Board:
@@ -40,8 +56,8 @@ class Board:
     def scalars(self, group: str, values: Mapping[str, float | int | None], step: int) -> None:
         """One point on each curve `group/name`; a value of None, which was no number, leaves a gap."""
         for name, value in values.items():
-            if value is not None:
-                self._writer.add_scalar(f"{group}/{name}", value, step)
+            if value is not None and name not in NO_CURVES:
+                self._writer.add_scalar(f"{group}{LENGTHS * name.startswith(OF_LENGTH)}/{name}", value, step)
 
     def sample(self, index: int, source: str, hypothesis: str, reference: str, step: int) -> None:
         """A translation with its source and reference."""
@@ -93,6 +109,7 @@ class Board:
             from torch.utils.tensorboard import SummaryWriter
 
             self._opened = SummaryWriter(str(self._directory), purge_step=self._first_step)
+            self._opened.add_custom_scalars(LAYOUT)
         return self._opened
 
 

@@ -16,6 +16,8 @@ from typing import TextIO
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
+from nmt.evaluation.lengths import OF_LENGTH
+
 SECONDS_BETWEEN_DRAWINGS = 0.2
 USUAL_COLUMNS = 80
 BAR_COLUMNS = len("100%|") + 5 + len("| ")  # that the bar takes at least, beside its text
@@ -82,7 +84,8 @@ class Console:
 
     def validation(self, step: int, values: Mapping[str, float | int | None], best: tuple[float, int] | None) -> None:
         """One line with the validation's scores; several on a narrow terminal."""
-        parts = [f"step {step}", "validation"] + [describe(name, value) for name, value in values.items()]
+        told = {name: value for name, value in values.items() if not name.startswith(OF_LENGTH)}
+        parts = [f"step {step}", "validation"] + [describe(name, value) for name, value in told.items()]
         if best is not None:
             parts.append("the best so far" if best[1] == step else f"best BLEU {best[0]:.2f} at step {best[1]}")
         for line in folded(parts, "  ", self._columns() if self._terminal else None, INDENT):

@@ -25,6 +25,14 @@ from nmt.training.console import Console, one_line
 METRICS_FILE = "metrics.jsonl"
 VALIDATION_PREFIX = "valid_"
 
+# What TensorBoard's table of runs has: scores of each test set, their cost, and the settings that they may be due to.
+SCORES = ("bleu", "chrf", "literature_bleu")
+COST = ("parameters", "tokens", "seconds")
+SORTED_BY = (
+    *("model", "tokenizer.model", "tokenizer.vocab_size", "batch.tokens", "loss.", "optimizer", "schedule"),
+    *("trainer.seed", "trainer.max_", "trainer.ema_decay", "search.beam_size"),
+)
+
 # A number, or something with `.item()` that is one: a tensor or array of one element.
 Value = Any
 
@@ -162,7 +170,7 @@ class Monitor:
 
     def configuration(self, yaml: str) -> None:
         """Keeps the resolved configuration beside the curves."""
-        self._show(lambda board: board.text("config", yaml))
+        self._show(lambda board: board.text("settings", yaml))  # shown behind the samples: by alphabet
 
     def results(self, results: Mapping[str, Any], config: Mapping[str, Any], step: int = 0) -> None:
         """Prints the final scores and stores them with the configuration's values, so that runs can be sorted.
@@ -174,14 +182,19 @@ class Monitor:
         """
         sets: Mapping[str, Mapping[str, Any]] = results.get("sets", {})
         scores = {
-            f"test/{name}/{metric}": value
+            f"test/{name}/{metric}": measured[metric]
             for name, measured in sets.items()
-            for metric, value in _plain(measured, numbers_only=True).items()
-            if value is not None
+            for metric in SCORES
+            if measured.get(metric) is not None
         }
+        cost = results.get("provenance", {})
+        scores.update({f"cost/{name}": cost[name] for name in COST if name in cost})
         for name, measured in sets.items():
             self._console.result(name, _plain(measured, numbers_only=True))
-        self._show(lambda board: board.results(flatten(config), scores, step))
+        # As on the command line, where model= and data= name presets; the names also come early in the table.
+        named = {name.removesuffix(".name"): value for name, value in flatten(config).items()}
+        settings = {name: value for name, value in named.items() if name == "data" or name.startswith(SORTED_BY)}
+        self._show(lambda board: board.results(settings, scores, step))
 
     def close(self) -> None:
         """Takes the bar away and closes the files; a second call does nothing."""

@@ -22,6 +22,7 @@ from nmt.data.filtered import filter_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
+from nmt.evaluation.card import REPORT_FILE, write_card_or_warn
 from nmt.evaluation.scoring import RESULTS_FILE, provenance, read_results, score_sets, versions
 from nmt.files import cause_of, require_writable, sha256_of
 from nmt.launch import Launch
@@ -91,6 +92,7 @@ def _train(
     start = checkpoint or parent
     tokenizer = processes.from_first(lambda: prepare_tokenizer(config, corpus, start))
     encoded = processes.in_turn(lambda: encode_corpus(corpus, tokenizer, config, say))
+    facts["filtered"] = encoded.filtered
     with contextlib.ExitStack() as held:
         with processes.together():
             torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
@@ -186,7 +188,10 @@ def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:
         monitor.message(f"{run}: nothing left to do, scored at step {translator.checkpoint.step}")
     else:
         results = score_sets(translator, corpus, names, run, monitor.message)
+        done = False
     monitor.results(results, dataclasses.asdict(translator.config), translator.checkpoint.step)
+    if translator.config.run.report and not (done and (run / REPORT_FILE).exists()):
+        write_card_or_warn(run, corpus, monitor.message)
 
 
 def require_same_config(config: TrainConfig, run: Path) -> None:

@@ -28,7 +28,7 @@ from nmt.training.checkpoint import (
 )
 
 OWN_FOLDERS = ("checkpoints", "hypotheses", "tensorboard")
-OWN_FILES = ("config.yaml", "*.model", "metrics.jsonl", "results.json", "report.html", "hypotheses/*")
+OWN_FILES = ("config.yaml", "*.model", "metrics.jsonl", "results.json", "report.html", "README.md", "hypotheses/*")
 """What training and scoring write into a run directory, besides checkpoints and TensorBoard's files."""
 
 

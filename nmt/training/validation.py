@@ -20,7 +20,7 @@ from nmt.decoding.search import go_on
 from nmt.decoding.translator import Translator, has_content, length_batches
 from nmt.errors import WorkError
 from nmt.evaluation.alignment import Alignment
-from nmt.evaluation.metrics import corpus_scores
+from nmt.evaluation.metrics import bleu_by_length, corpus_scores
 from nmt.models.base import TranslationModel
 from nmt.training.device import autocast
 from nmt.training.distributed import ALONE, Processes
@@ -34,7 +34,7 @@ class Validation:
     """What a validation found."""
 
     metrics: dict[str, float]
-    """bleu, chrf, loss (cross-entropy in nats a token), perplexity, length_ratio, seconds."""
+    """bleu, chrf, loss (cross-entropy in nats a token), perplexity, length_ratio, seconds; BLEU by source length."""
     samples: list[Sample]
     alignments: list[Alignment]
     warnings: tuple[str, ...]
@@ -106,6 +106,7 @@ class Validator:
             "perplexity": math.exp(min(loss, 100.0)),
             "length_ratio": scores.statistics.length_ratio or 0.0,
             "seconds": time.perf_counter() - began,
+            **bleu_by_length(self.sources, hypotheses, self.references),
         }
         samples = [Sample(self.sources[i], hypotheses[i], self.references[i]) for i in shown]
         alignments = [t.alignment.words() for t in aligned if t.alignment is not None]

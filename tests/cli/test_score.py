@@ -63,6 +63,17 @@ def test_a_run_scores_what_sacrebleu_says_of_its_file(nmt: Command, run_copy: Pa
     assert [line.split()[:2] for line in files.out.splitlines()] == [["BLEU", f"{bleu:.2f}"], ["chrF", f"{chrf:.2f}"]]
 
 
+def test_a_scored_run_gets_its_card_and_page(nmt: Command, run_copy: Path) -> None:
+    config = run_copy / "config.yaml"
+    config.write_text(config.read_text().replace("report: false", "report: true"))
+    outcome = nmt("score", run_copy)
+    assert outcome.status == 0
+    assert "are written" in outcome.err
+    bleu = json.loads((run_copy / "results.json").read_text())["sets"]["test"]["bleu"]
+    for name in ("README.md", "report.html"):
+        assert f"{bleu:.1f} ±" in (run_copy / name).read_text(encoding="utf-8")
+
+
 def test_what_is_scored_is_what_is_translated(nmt: Command, trained_run: Path, corpus_folder: Path) -> None:
     translated = nmt("translate", trained_run, "--input", corpus_folder / "test.en").out
     assert translated == (trained_run / "hypotheses" / "test.txt").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import RequestError
-from nmt.evaluation.metrics import Scores, corpus_scores, literature_text, repeats, score_files
+from nmt.evaluation.metrics import Scores, bleu_by_length, corpus_scores, literature_text, repeats, score_files
 
 HYPOTHESES = [
     "Un petit chat noir dort sur le canapé.",
@@ -192,3 +192,15 @@ def test_tokenised_text_is_told_in_our_words_only(caplog: pytest.LogCaptureFixtu
 )
 def test_repetition(text: str, expected: bool) -> None:
     assert repeats(text) is expected
+
+
+def test_bleu_by_length_is_that_of_the_sentences_of_a_length() -> None:
+    short, long = "a b c d e", " ".join("abcdefghijklmno")
+    sources = [short] * 20 + [long] * 25
+    hypotheses = [short] * 20 + [long] * 24 + ["a b c d"]
+    found = bleu_by_length(sources, hypotheses, sources)
+    assert found == {
+        "bleu_1_to_10_words": pytest.approx(100),
+        "bleu_11_to_20_words": corpus_scores(hypotheses[20:], sources[20:]).bleu,
+    }
+    assert bleu_by_length(sources[:20], hypotheses[:20], sources[:20]) == {}, "one length is the whole"

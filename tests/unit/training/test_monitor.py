@@ -21,6 +21,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt.errors import WorkError
 from nmt.evaluation.alignment import Alignment
+from nmt.training.board import LAYOUT, LENGTHS
 from nmt.training.monitor import Monitor, Sample, budget_progress, flatten, read_metrics
 
 
@@ -225,27 +226,56 @@ def board(run_dir: Path) -> EventAccumulator:
 def test_tensorboard_gets_curves_samples_pictures_configuration_and_scores(tmp_path: Path) -> None:
     with Monitor(tmp_path, stream=io.StringIO()) as monitor:
         monitor.configuration("model:\n  family: lstm")
-        monitor.training(10, 1, 1, 1, {"loss": 2.5, "gradient_norm": math.nan})
+        monitor.training(10, 1, 1, 1, {"steps": 10, "loss": 2.5, "gradient_norm": math.nan})
         alignment = Alignment(["a", "b"], ["x"], np.array([[0.5, 0.5]]))
         sample = Sample("*a* <b>", "l'été", "")
-        monitor.validation(10, 1, 1, 1, {"bleu": 31.0}, [sample], [alignment, Alignment([], [], np.zeros((0, 0)))])
-        results = {"sets": {"test": {"bleu": 40.0, "bleu_signature": "nrefs:1", "literature_bleu": None}}}
-        monitor.results(results, {"model": {"family": "lstm", "layers": 2}, "trainer": {"max_steps": None}}, 10)
+        monitor.validation(
+            10,
+            1,
+            1,
+            1,
+            {"bleu": 31.0, "bleu_over_20_words": 9.0},
+            [sample],
+            [alignment, Alignment([], [], np.zeros((0, 0)))],
+        )
+        scores = {"bleu": 40.0, "bleu_signature": "nrefs:1", "literature_bleu": None, "sentences": 9}
+        config = {
+            "model": {"family": "lstm", "name": "deep", "layers": 2},
+            "data": {"name": "captions", "dir": "nowhere"},
+            "trainer": {"max_steps": None},
+        }
+        monitor.results({"sets": {"test": scores}, "provenance": {"parameters": 7, "seed": 1}}, config, 10)
     seen = board(tmp_path)
     assert {tag: [(e.step, e.value) for e in seen.Scalars(tag)] for tag in seen.Tags()["scalars"]} == {
         "train/loss": [(10, 2.5)],
         "valid/bleu": [(10, 31.0)],
+        "valid_by_length/bleu_over_20_words": [(10, 9.0)],
+        "cost/parameters": [(10, 7.0)],
         "test/test/bleu": [(10, 40.0)],
     }
     assert seen.Tags()["images"] == ["alignment/1"]
     sample_text = seen.Tensors("sample/1/text_summary")[0].tensor_proto.string_val[0].decode()
     assert "**source**: &#42;a&#42; &#60;b&#62;\n\n**hypothesis**: l'été" in sample_text
-    config_text = seen.Tensors("config/text_summary")[0].tensor_proto.string_val[0].decode()
+    config_text = seen.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
     assert config_text == "    model:\n      family: lstm"
     hparams = seen.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
-    for part in (b"model.family", b"lstm", b"model.layers"):
+    for part in (b"model.family", b"lstm", b"deep", b"model.layers", b"captions", b"trainer.max_steps"):
         assert part in hparams
+    assert b"nowhere" not in hparams
     assert b"test/test/bleu" in seen.SummaryMetadata("_hparams_/experiment").plugin_data.content
+
+
+def test_what_is_to_be_seen_first_are_curves_that_there_are(trained_run: Path) -> None:
+    """Of a real run: the page at a glance names no curve that training does not draw."""
+    drawn = [tag for tag in board(trained_run).Tags()["scalars"] if not tag.startswith(("test/", "cost/"))]
+    [charts] = LAYOUT.values()
+    named = [tag for _, tags in charts.values() for tag in tags if LENGTHS not in tag]  # its sentences are all short
+    assert set(named) <= set(drawn)
+    assert [tag for tag in drawn if not any(re.match(name, tag) for name in named)] == [
+        *("train/accuracy", "valid/length_ratio", "valid/seconds")
+    ]
+    metadata = board(trained_run).SummaryMetadata("custom_scalars__config__")
+    assert metadata.plugin_data.plugin_name == "custom_scalars"
 
 
 def test_tensorboard_forgets_the_steps_that_are_taken_again(tmp_path: Path) -> None:

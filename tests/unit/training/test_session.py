@@ -16,6 +16,7 @@ from nmt.config import TrainConfig
 from nmt.configuration import compose, load_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError, WorkError
+from nmt.evaluation import card
 from nmt.files import sha256_of
 from nmt.training import session
 from nmt.training.checkpoint import LAST, Checkpoint, find_checkpoint, step_directories
@@ -44,7 +45,7 @@ def step_of(run: Path) -> int:
 
 
 def test_a_run_directory(trained_run: Path, corpus_folder: Path) -> None:
-    names = {path.name for path in trained_run.iterdir()} - {"report.html"}
+    names = {path.name for path in trained_run.iterdir()}
     assert names == {
         "config.yaml",
         "tokenizer.model",
@@ -151,6 +152,30 @@ def test_a_lost_result_is_made_again(run_copy: Path, tiny: Callable[[str], list[
     train(compose([*tiny("bahdanau"), "validation.every=50", "trainer.max_steps=200", f"run.dir={run_copy}"]))
     again = json.loads((run_copy / "results.json").read_text())["sets"]["test"]
     assert (again["bleu"], again["chrf"]) == (scores["bleu"], scores["chrf"])
+
+
+def test_a_finished_run_has_its_report_and_no_trouble_with_it(
+    run_copy: Path,
+    tiny: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is missing is made when the same command runs again; one that is there is left; a failure is a line."""
+    config = compose([*tiny("bahdanau"), "validation.every=50", "trainer.max_steps=200", f"run.dir={run_copy}"])
+    config.run.report = True
+    monkeypatch.setattr(card, "rendered", lambda template, **_: template)
+    train(config)
+    told = capsys.readouterr().err
+    assert f"{run_copy / 'README.md'} and {run_copy / 'report.html'} are written" in told
+    assert (run_copy / "report.html").read_text() == "run.html"
+    (run_copy / "report.html").write_text("kept")
+    train(config)
+    assert (run_copy / "report.html").read_text() == "kept"
+    (run_copy / "report.html").unlink()
+    monkeypatch.setattr(card, "rendered", lambda template, **_: template.missing)
+    train(config)
+    assert "report.html is not written: AttributeError: " in capsys.readouterr().err
+    assert not (run_copy / "report.html").exists()
 
 
 @pytest.mark.case

@@ -1,8 +1,10 @@
 """Several runs on one test set: one scorer for all, a row for each configuration, differences with significance.
 
-Runs whose configurations differ in nothing but the seed are one row, the mean of its trainings. What is not on equal
-terms with the baseline (tokenizer, budget, search, training data) is marked and shown; what was scored against other
-text (the test set) is shown without a difference, since there is none to speak of; what failed is shown as failed.
+Runs whose configurations differ in nothing but the seed are one row, the mean of its trainings. A run with a seed that
+the row already has (a copy, another checkpoint) is a row of its own: it does not tell how much trainings vary. What is
+not on equal terms with the baseline (tokenizer, budget, search, training data) is marked and shown; what was scored
+against other text (the test set) is shown without a difference, since there is none to speak of; what failed is shown
+as failed.
 """
 
 from __future__ import annotations
@@ -208,8 +210,10 @@ def _rows(measured: Sequence[tuple[Run, Measurement | None]], baseline: Run) -> 
     grouped: dict[object, Row] = {}
     for number, (run, measurement) in enumerate(measured):
         key: object = number
-        if measurement is not None and not run.unfinished:
+        if measurement is not None and not run.unfinished and not run.cut_short:
             key = (configuration_key(run), str(run.meta.get("data")), measurement.tokenizer, measurement.test.identity)
+            if key in grouped and run.seed in [other.seed for other in grouped[key].runs]:
+                key = number
         row = grouped.setdefault(key, Row("", [], []))
         row.runs.append(run)
         row.is_baseline = row.is_baseline or run is baseline
@@ -234,15 +238,18 @@ def _marks(row: Row, baseline: Row) -> list[Mark]:
     marks = []
     if run.unfinished:
         marks.append(Mark("unfinished", f"did not use up its budget: {run.unfinished}"))
-    own, theirs = row.measurements[0].test, baseline.measurements[0].test
+    if run.cut_short != other.cut_short:
+        own, theirs = (r.cut_short or "all of its budget" for r in (run, other))
+        marks.append(Mark("budget", f"a checkpoint from another time of its training: {own} (baseline {theirs})"))
+    tested, against = row.measurements[0].test, baseline.measurements[0].test
     if not row.comparable:
-        sides = zip(("source", "reference"), own.identity, theirs.identity, strict=True)
+        sides = zip(("source", "reference"), tested.identity, against.identity, strict=True)
         differing = " and ".join(side for side, left, right in sides if left != right)
         marks.append(
             Mark(
                 "test set",
-                f"not comparable: another {differing} text of {own.name} ({len(own.references)} sentences of "
-                f"{own.corpus.name}) than the baseline's ({len(theirs.references)} of {theirs.corpus.name})",
+                f"not comparable: another {differing} text of {tested.name} ({len(tested.references)} sentences of "
+                f"{tested.corpus.name}) than the baseline's ({len(against.references)} of {against.corpus.name})",
             )
         )
     return marks + list(protocol_marks(run, other))

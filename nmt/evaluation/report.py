@@ -91,7 +91,7 @@ def _row(row: Row, baseline: Row) -> dict[str, Any]:
         "is_baseline": row.is_baseline,
         "comparable": row.comparable,
         "marks": [asdict(mark) for mark in row.marks],
-        "seeds": [run.config.trainer.seed if run.config else None for run in runs],
+        "seeds": [run.seed for run in runs],
         "bleu": asdict(row.bleu) if row.bleu else None,
         "chrf": asdict(row.chrf) if row.chrf else None,
         "literature_bleu": _mean([m.scores.literature_bleu for m in found]),
@@ -140,7 +140,7 @@ def _run(run: Run, row: Row, number: int) -> dict[str, Any]:
     measurement = row.measurements[number] if row.measurements else None
     return {
         "path": str(run.path),
-        "seed": run.config.trainer.seed if run.config else None,
+        "seed": run.seed,
         "notes": run.config.run.notes if run.config else "",
         "model": run.config.model.name if run.config else None,
         "data_name": run.config.data.name if run.config else None,

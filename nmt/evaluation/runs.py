@@ -36,6 +36,7 @@ class Run:
         spent: step, epoch, tokens and seconds of the whole training, as far as it came.
         failure: why the run cannot be scored; empty where it can.
         unfinished: how far it came of its budget; empty where that is used up.
+        cut_short: the same of a checkpoint that is given in its run's place.
     """
 
     path: Path
@@ -46,6 +47,12 @@ class Run:
     checkpoint: Path | None = None
     failure: str = ""
     unfinished: str = ""
+    cut_short: str = ""
+
+    @property
+    def seed(self) -> int | None:
+        """What its training was drawn from; None where the config cannot be read."""
+        return self.config.trainer.seed if self.config else None
 
     @property
     def directory_name(self) -> str:
@@ -112,9 +119,11 @@ def read_run(path: Path) -> Run:
     except (RequestError, WorkError) as error:
         run.failure = _reason(run, error)
         return run
-    run.spent = run.meta if given_checkpoint else _spent(run)
+    run.spent = _spent(run)
     if not given_checkpoint:
         run.unfinished = _unfinished(run)
+    elif run.records and run.records[-1]["step"] == run.spent["step"]:  # else fractions of an epoch are not known
+        run.cut_short = _unfinished(run)
     return run
 
 

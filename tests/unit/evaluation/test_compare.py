@@ -128,6 +128,25 @@ def test_a_run_before_the_end_of_its_budget_is_a_row_of_its_own(copy_run: Copy) 
     assert comparison.rows[1].bleu is not None and comparison.rows[1].bleu.p == 1.0
 
 
+def test_a_copy_is_no_further_training(copy_run: Copy) -> None:
+    """It would count as a second seed, and halve the variance of what was trained once."""
+    runs = [copy_run("once"), copy_run("copied"), copy_run("seed-2", {"trainer.seed": 2})]
+    rows = compare_runs(runs, quiet).rows
+    assert [[run.path.name for run in row.runs] for row in rows] == [["once", "seed-2"], ["copied"]]
+    assert rows[1].bleu is not None and rows[1].bleu.deviation is None
+
+
+def test_checkpoints_of_one_training_are_rows_and_an_early_one_is_marked(copy_run: Copy) -> None:
+    checkpoints = copy_run("steps") / "checkpoints"
+    last, early = (checkpoints / f"step_{step:08d}" for step in (200, 150))
+    rows = compare_runs([last, early], quiet).rows
+    assert [row.label for row in rows] == ["steps/step_00000200", "steps/step_00000150"]
+    assert rows[0].marks == []
+    [mark] = rows[1].marks
+    assert mark.kind == "budget"
+    assert mark.sentence.endswith("step 150/200 (baseline all of its budget)")
+
+
 def test_requests_that_cannot_be_met_are_refused_in_one_line(copy_run: Copy) -> None:
     runs = [copy_run("r1"), copy_run("r2")]
     with pytest.raises(RequestError, match="at least two runs"):

@@ -126,7 +126,7 @@ def test_json_of_another_shape_is_a_failed_run_that_says_so(
 
 
 def test_a_checkpoint_can_stand_for_a_run(make_run: MakeRun) -> None:
-    """It has no budget to use up, and what it cost is what it says."""
+    """It is not unfinished, and what it cost is what it says; how far its training had come is noted."""
     records = [{"step": step, "valid_bleu": step / 10} for step in (10, 20, 100)]
     run = make_run("a", best={"step": 20, "seconds": 9.0}, records=records)
     checkpoint = run / "checkpoints" / "step_00000020"
@@ -134,6 +134,16 @@ def test_a_checkpoint_can_stand_for_a_run(make_run: MakeRun) -> None:
     [found] = read_runs([checkpoint])
     assert (found.unfinished, found.spent["seconds"], found.directory_name) == ("", 9.0, "a/step_00000020")
     assert [record["step"] for record in found.validations()] == [10, 20]
+    assert found.cut_short == "step 20/100"
+    (run / "metrics.jsonl").write_text("")  # which alone knows fractions of an epoch
+    assert read_runs([checkpoint])[0].cut_short == ""
+
+
+def test_the_last_checkpoint_is_not_cut_short(make_run: MakeRun) -> None:
+    run = make_run("a", records=[{"step": 100}])
+    checkpoint = run / "checkpoints" / "step_00000100"
+    (checkpoint / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
+    assert read_runs([checkpoint])[0].cut_short == ""
 
 
 def test_training_speed_leaves_validations_out(make_run: MakeRun) -> None:

@@ -44,9 +44,9 @@ def translate(arguments: Namespace) -> None:
 
     def ask(lines: list[str], before: int) -> list[list[Translation]]:
         parts = parts_of(lines, split)
-        constraints = constraining and [
-            constraining.of(each.text, before + each.line, not each.place) for each in parts
-        ]
+        constraints = None
+        if constraining is not None:
+            constraints = [constraining.of(each.text, before + each.line, each.place == 0) for each in parts]
         numbers = [each.number(before) for each in parts]
         found = translator.n_best([each.text for each in parts], search, wanted, numbers, constraints)
         return joined(len(lines), parts, found)

@@ -170,7 +170,8 @@ def _write(request: Request, directory: Path) -> None:
         if read:
             say(f"going on after {read} of {request.lines} lines")
         for lines in chunks_of(islice(read_lines(request.text), read, None), LINES_AT_ONCE):
-            found = request.translator.n_best(lines, request.search, first_number=read)
+            numbers = range(read, read + len(lines))
+            found = request.translator.n_best(lines, request.search, numbers=numbers)
             for line, (translation, *_) in zip(lines, found, strict=True):
                 reason = _reason_to_drop(line, translation, request.tag)
                 if reason:

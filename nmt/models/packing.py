@@ -105,7 +105,8 @@ class FlexBlocks(Blocks):
 def _flex_attention(device: str) -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=True) if device == "cuda" else flex_attention
+    compiled: Callable[..., Tensor] = torch.compile(flex_attention, dynamic=True)
+    return compiled if device == "cuda" else flex_attention
 
 
 class VarlenBlocks(Blocks):

@@ -7,6 +7,7 @@ scripts/config_reference.py --check   # exit status 1 where it is out of date; a
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,9 @@ def _presets() -> Iterator[str]:
 
 def _sections() -> Iterator[str]:
     variants: dict[str, dict[str, type]] = {"model": dict(MODELS), "data": dict(DATA)}
-    for section in fields_of(TrainConfig):
+    sections = [field for field in fields_of(TrainConfig) if dataclasses.is_dataclass(field.type)]
+    yield from _table("the run as a whole", TrainConfig, [key for key in keys_of(TrainConfig) if "." not in key.path])
+    for section in sections:
         common = list(keys_of(section.type, f"{section.path}."))
         yield from _table(section.path, section.type, common)
         known = {key.path for key in common}

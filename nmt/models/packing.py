@@ -105,8 +105,9 @@ class FlexBlocks(Blocks):
 def _flex_attention(device: str) -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    compiled: Callable[..., Tensor] = torch.compile(flex_attention, dynamic=True)
-    return compiled if device == "cuda" else flex_attention
+    if device == "cuda":
+        return torch.compile(flex_attention, dynamic=True)
+    return flex_attention
 
 
 class VarlenBlocks(Blocks):

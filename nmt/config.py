@@ -120,6 +120,12 @@ class BlockConfig(ModelConfig):
         1_024, "positions=learned: size of the table; later positions share its last entry", at_least=1
     )
     attention_dropout: float = key(0.0, "share of attention weights set to zero in training", at_least=0, below=1)
+    feed_forward_dropout: float | None = key(
+        None,
+        "share of the feed-forward layers' inner activations set to zero in training; null: as dropout; published: 0",
+        at_least=0,
+        below=1,
+    )
     alignment_layer: int = key(-1, "layer of the decoder whose attention is shown; -1 is the last")
     alignment_head: int | None = key(None, "head whose attention is shown; null: their mean", at_least=0)
 

@@ -31,9 +31,11 @@ def translation_key(translator: Translator, sources: Sequence[str]) -> str:
     """SHA-256 of all that the translations of these sources depend on; "" for weights that are not a checkpoint's."""
     if translator.checkpoint is None or translator.config is None:
         return ""
+    model = dataclasses.asdict(translator.config.model)
+    model.pop("feed_forward_dropout", None)  # of no effect here, and unknown to runs from before there was such a key
     inputs = {
         "weights": translator.checkpoint.meta["sha256"].get(WEIGHTS),
-        "model": dataclasses.asdict(translator.config.model),
+        "model": model,
         "tokenizer": translator.tokenizer.identity,
         "sources": list(sources),
         "search": dataclasses.asdict(translator.search),

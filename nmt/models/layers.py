@@ -158,10 +158,14 @@ class GatedFeedForward(nn.Module):
 
 
 def build_feed_forward(config: BlockConfig) -> nn.Module:
-    """The feed-forward layer that the config names."""
+    """The feed-forward layer that the config names.
+
+    Vaswani et al. 2017, section 5.4, drop what leaves a sub-layer and the embeddings, and nothing inside a sub-layer.
+    """
+    dropout = config.dropout if config.feed_forward_dropout is None else config.feed_forward_dropout
     if config.activation == "swiglu":
-        return GatedFeedForward(config.width, config.feed_forward_size, config.dropout)
-    return FeedForward(config.width, config.feed_forward_size, config.dropout, config.activation)
+        return GatedFeedForward(config.width, config.feed_forward_size, dropout)
+    return FeedForward(config.width, config.feed_forward_size, dropout, config.activation)
 
 
 def build_norm(config: BlockConfig) -> nn.Module:

@@ -6,12 +6,13 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nmt.config import TrainConfig
+from nmt.config import SearchConfig, TrainConfig, TransformerConfig
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation import measure
@@ -235,6 +236,21 @@ def test_anything_else_is_translated_anew(kept: tuple[Path, dict[str, Any]], cha
     found = measured(path)
     assert found.reused == (change.__name__ == "<lambda>")
     assert ("  " in found.hypotheses[0]) == found.reused
+
+
+def test_dropout_in_feed_forward_layers_is_no_part_of_the_key() -> None:
+    """Runs from before it had a key of its own keep their translations."""
+    keys = []
+    for dropout in (None, 0.0, 0.2):
+        translator = SimpleNamespace(
+            checkpoint=SimpleNamespace(meta={"sha256": {}}),
+            config=SimpleNamespace(model=TransformerConfig("transformer", "tiny", feed_forward_dropout=dropout)),
+            tokenizer=SimpleNamespace(identity="t"),
+            search=SearchConfig(),
+            device=SimpleNamespace(type="cpu"),
+        )
+        keys.append(translation_key(translator, ["a b"]))
+    assert len(set(keys)) == 1 and keys[0]
 
 
 def test_the_key_is_of_the_source_text(run_copy: Path) -> None:

@@ -10,9 +10,11 @@ from tiny import FAMILIES, tiny_model
 
 from nmt.config import ModelConfig
 from nmt.configuration import compose
+from nmt.models.attention import MultiHeadAttention
 from nmt.models.base import TranslationModel
 from nmt.models.decoder_only import DecoderOnly
 from nmt.models.intra_attention import IntraAttention
+from nmt.models.layers import Dropout
 from nmt.models.luong import Luong
 from nmt.models.recurrent import Bahdanau, Cho, LstmSequenceToSequence
 from nmt.models.registry import build_model
@@ -112,6 +114,31 @@ def test_luongs_model_has_the_size_of_its_equations() -> None:
 @pytest.mark.parametrize(("name", "published"), [("vaswani2017", 65e6), ("vaswani2017_big", 213e6)])
 def test_the_transformer_experiments_have_the_published_sizes(name: str, published: float) -> None:
     assert experiment(name).parameter_count() == pytest.approx(published, rel=0.04)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("name", "rate"), [("sutskever2014", 0.7), ("luong2015", 1.0)])
+def test_rates_and_norms_of_a_sentence_are_told_for_the_gradient_of_a_word(name: str, rate: float) -> None:
+    """Sutskever et al. 2014, section 3.4, and Luong et al. 2015, section 4.1: the gradient of 128 sentences over 128,
+    its norm at most 5. Over the number of words, it is smaller by the words of a sentence."""
+    config = compose([f"+experiment={name}"])
+    words = config.batch.tokens / 128
+    assert config.trainer.clip_norm is not None
+    assert config.optimizer.lr == pytest.approx(rate * words, rel=1e-3)
+    assert config.trainer.clip_norm == pytest.approx(5 / words, rel=1e-3)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("name", "share"), [("vaswani2017", 0.1), ("vaswani2017_big", 0.1)])
+def test_dropout_is_where_the_paper_has_it(name: str, share: float) -> None:
+    """Vaswani et al. 2017, section 5.4: on what leaves a sub-layer and on embeddings; section 6.1: 0.1 for French."""
+    model = experiment(name)
+    shares = {part: module.p for part, module in model.named_modules() if isinstance(module, Dropout)}
+    outside = {part for part in shares if "around" in part or part == "dropout"}
+    assert len(outside) == 1 + 6 * 2 + 6 * 3
+    assert {shares[part] for part in outside} == {share}
+    assert {shares[part] for part in shares if part not in outside} == {0.0}
+    assert {module.dropout for module in model.modules() if isinstance(module, MultiHeadAttention)} == {0.0}
 
 
 @pytest.mark.case

@@ -249,7 +249,7 @@ def test_text_of_other_verbs_is_not_an_override(monkeypatch: pytest.MonkeyPatch)
     text = "L'été, c'est a=b ${x} « é » #!;"
     assert cli.main(["translate", "un dossier=é, l'autre", "--text", text]) == 0
     assert seen[0].text == text
-    assert seen[0].run == Path("un dossier=é, l'autre")
+    assert seen[0].runs == [Path("un dossier=é, l'autre")]
 
 
 # The flow of train -----------------------------------------------------------------------------------------------

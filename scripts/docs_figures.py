@@ -1,7 +1,8 @@
 #!/usr/bin/env python
 """The figures of docs/ladder.md, from trained runs: where each one that attends looked, and BLEU by source length.
 
-scripts/docs_figures.py RUN RUN …    # e.g. of scripts/reproduce_multi30k.sh; writes docs/figures/
+scripts/docs_figures.py RUN RUN …               # e.g. of scripts/reproduce_multi30k.sh; writes docs/figures/
+scripts/docs_figures.py --by-length RUN RUN …   # e.g. of scripts/reproduce_bottleneck.sh; the second picture alone
 
 They are those of `nmt compare`, in colours of their own instead of a page's. The sentence is this project's, so that no
 text of a corpus is copied.
@@ -34,9 +35,8 @@ def standalone(svg: str) -> str:
     return f'{head} font-family="sans-serif"><rect width="100%" height="100%" fill="{PAPER}"/>{rest}\n'
 
 
-def draw(runs: Sequence[Path]) -> None:
-    """Writes a picture for each run that attends, and one of all by length, on the runs' first test set."""
-    FOLDER.mkdir(exist_ok=True)
+def draw_attention(runs: Sequence[Path]) -> None:
+    """Writes a picture for each run that attends."""
     for run in runs:
         translator = nmt.load(run)
         assert translator.config is not None
@@ -47,14 +47,27 @@ def draw(runs: Sequence[Path]) -> None:
             svg = alignment_figure(found.alignment.words(), f"attention-{family}")
             (FOLDER / f"attention-{family}.svg").write_text(standalone(svg), encoding="utf-8")
             say(f"{run}: {found.text}")
+
+
+def draw_by_length(runs: Sequence[Path]) -> None:
+    """Writes a picture of all runs, BLEU by source length on their first test set."""
     compared = compare_runs(runs, say)
     name = compared.test.corpus.name
     svg = by_length_figure(compared.rows, compared.buckets)
     (FOLDER / f"length-{name}.svg").write_text(standalone(svg), encoding="utf-8")
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Draws what the module's docstring says."""
+    runs = [Path(argument) for argument in arguments if argument != "--by-length"]
+    FOLDER.mkdir(exist_ok=True)
+    if "--by-length" not in arguments:
+        draw_attention(runs)
+    draw_by_length(runs)
+
+
 if __name__ == "__main__":
     try:
-        draw([Path(argument) for argument in sys.argv[1:]])
+        main(sys.argv[1:])
     except (RequestError, WorkError) as error:
         sys.exit(f"docs_figures.py: {error}")

@@ -139,7 +139,7 @@ def _advance(
 
     # What ends and what goes on is decided sentence by sentence on the host: a few numbers each.
     width = frontier.total_BN.shape[1]
-    histories = frontier.history_RT.view(len(frontier.sentences), width, -1).tolist()
+    history_BNT = frontier.history_RT.view(len(frontier.sentences), width, -1)
     kept: list[tuple[int, list[Candidate]]] = []
     for b, candidates in enumerate(banks):
         found = ended[frontier.sentences[b]]
@@ -148,7 +148,7 @@ def _advance(
             further, ending = _step_of(bank, beam)
             going += further
             for candidate in ending:
-                tokens = histories[b][candidate.parent]
+                tokens = history_BNT[b, candidate.parent].tolist()
                 score = candidate.total / penalty(position)
                 if candidate.progress is None:
                     found.append(Hypothesis(tokens, candidate.total, score))

@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 # The tests run side by side, a process each; PyTorch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell that starts something in the background may have it ignore Ctrl+C, and so would all that tests start and
+# interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hypothesis tries the same examples each time, so that a test run means the same from one day to the next; and no
 # example is too slow for a busy machine. For a hunt after new faults see tests/examples.py.

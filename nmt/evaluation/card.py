@@ -23,10 +23,10 @@ from nmt.errors import RequestError, WorkError
 from nmt.evaluation.compare import Comparison, alone
 from nmt.evaluation.figures import history_figure
 from nmt.evaluation.measure import TestSet
+from nmt.evaluation.metrics import chrf_metric
 from nmt.evaluation.report import as_record, figures_of, rendered
 from nmt.evaluation.runs import Run, read_run
 from nmt.evaluation.scoring import read_results
-from nmt.evaluation.significance import chrf_metric
 from nmt.files import require_regular, write_atomically
 from nmt.training.monitor import flatten
 

@@ -22,8 +22,9 @@ from nmt.data.corpus import Report
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.lengths import LIMITS, Bucket, length_buckets
 from nmt.evaluation.measure import Measurement, TestSet, TestSets, measure
+from nmt.evaluation.metrics import bleu_metric, chrf_metric
 from nmt.evaluation.runs import Mark, Run, configuration_key, protocol_marks, read_runs
-from nmt.evaluation.significance import Bootstrap, Estimate, bleu_metric, chrf_metric, p_value
+from nmt.evaluation.significance import Bootstrap, Estimate, p_value
 
 EXAMPLES = 3
 """Sentences shown of those on which a row and the baseline differ most, in either direction."""

@@ -56,6 +56,16 @@ class Scores:
     statistics: OutputStatistics
 
 
+def bleu_metric() -> BLEU:
+    """BLEU on untouched text."""
+    return BLEU(tokenize="13a", lowercase=False, force=True)
+
+
+def chrf_metric() -> CHRF:
+    """chrF2."""
+    return CHRF()
+
+
 def corpus_scores(
     hypotheses: Sequence[str], references: Sequence[str], literature: bool = False, target_language: str = "fr"
 ) -> Scores:
@@ -71,18 +81,17 @@ def corpus_scores(
         RequestError: the two are not of one length, or are empty.
     """
     check_counts(len(hypotheses), len(references))
-    bleu_metric = BLEU(tokenize="13a", lowercase=False, force=True)
-    chrf_metric = CHRF()
-    bleu = bleu_metric.corpus_score(hypotheses, [references])
-    chrf = chrf_metric.corpus_score(hypotheses, [references])
+    by_bleu, by_chrf = bleu_metric(), chrf_metric()
+    bleu = by_bleu.corpus_score(hypotheses, [references])
+    chrf = by_chrf.corpus_score(hypotheses, [references])
     literature_bleu, literature_signature = None, None
     if literature:
         literature_bleu, literature_signature = literature_score(hypotheses, references, target_language)
     return Scores(
         bleu=float(bleu.score),
         chrf=float(chrf.score),
-        bleu_signature=str(bleu_metric.get_signature()),
-        chrf_signature=str(chrf_metric.get_signature()),
+        bleu_signature=str(by_bleu.get_signature()),
+        chrf_signature=str(by_chrf.get_signature()),
         literature_bleu=literature_bleu,
         literature_signature=literature_signature,
         statistics=output_statistics(hypotheses, references, bleu.sys_len, bleu.ref_len),
@@ -95,7 +104,7 @@ def bleu_by_length(sources: Sequence[str], hypotheses: Sequence[str], references
     Empty where all of them are in one bucket, which would have the score of the whole.
     """
     buckets = length_buckets([len(source.split()) for source in sources])
-    metric = BLEU(tokenize="13a", lowercase=False, force=True)
+    metric = bleu_metric()
     return {
         bucket.metric: float(
             metric.corpus_score(

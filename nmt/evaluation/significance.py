@@ -19,23 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 from nmt.evaluation.metrics import check_counts
 
 SAMPLES = 1_000
 SEED = 12345  # sacreBLEU's
-
-
-def bleu_metric() -> BLEU:
-    """BLEU on untouched text, as in `nmt.evaluation.metrics`."""
-    return BLEU(tokenize="13a", lowercase=False, force=True)
-
-
-def chrf_metric() -> CHRF:
-    """chrF2, as in `nmt.evaluation.metrics`."""
-    return CHRF()
 
 
 @dataclass(frozen=True)

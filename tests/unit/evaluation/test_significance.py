@@ -12,7 +12,8 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from nmt.errors import RequestError
-from nmt.evaluation.significance import Bootstrap, bleu_metric, chrf_metric, p_value
+from nmt.evaluation.metrics import bleu_metric, chrf_metric
+from nmt.evaluation.significance import Bootstrap, p_value
 
 WORDS = ["le", "chat", "noir", "dort", "sur", "un", "mur", "et", "la", "fille", "voit", "deux", "arbres", "verts"]
 

@@ -27,12 +27,17 @@ KEY = "translation_key"
 LIBRARIES = ("nmt", "torch", "sentencepiece")
 
 
+TRAINING_ALONE = ("feed_forward_dropout", "attention_kernel")
+"""Keys of a model of no effect here, and unknown to runs from before there were such keys."""
+
+
 def translation_key(translator: Translator, sources: Sequence[str]) -> str:
     """SHA-256 of all that the translations of these sources depend on; "" for weights that are not a checkpoint's."""
     if translator.checkpoint is None or translator.config is None:
         return ""
     model = dataclasses.asdict(translator.config.model)
-    model.pop("feed_forward_dropout", None)  # of no effect here, and unknown to runs from before there was such a key
+    for name in TRAINING_ALONE:
+        model.pop(name, None)
     inputs = {
         "weights": translator.checkpoint.meta["sha256"].get(WEIGHTS),
         "model": model,

@@ -238,13 +238,15 @@ def test_anything_else_is_translated_anew(kept: tuple[Path, dict[str, Any]], cha
     assert ("  " in found.hypotheses[0]) == found.reused
 
 
-def test_dropout_in_feed_forward_layers_is_no_part_of_the_key() -> None:
-    """Runs from before it had a key of its own keep their translations."""
+def test_what_training_alone_reads_is_no_part_of_the_key() -> None:
+    """Runs from before there were such keys keep their translations."""
     keys = []
-    for dropout in (None, 0.0, 0.2):
+    for dropout, kernel in ((None, "fused"), (0.0, "fused"), (0.2, "plain")):
         translator = SimpleNamespace(
             checkpoint=SimpleNamespace(meta={"sha256": {}}),
-            config=SimpleNamespace(model=TransformerConfig("transformer", "tiny", feed_forward_dropout=dropout)),
+            config=SimpleNamespace(
+                model=TransformerConfig("transformer", "tiny", feed_forward_dropout=dropout, attention_kernel=kernel)
+            ),
             tokenizer=SimpleNamespace(identity="t"),
             search=SearchConfig(),
             device=SimpleNamespace(type="cpu"),

@@ -16,8 +16,8 @@ attention=model.attention_size=128
 readout=model.readout_size=128
 # Rotary positions, because with sinusoids a Transformer has not learned to follow a long sentence after so few steps.
 rotary=model.positions=rotary
-models=${MODELS:-intra_attention:$state:$attention luong:$state bahdanau:$state:$attention:$readout lstm:$state
-    cho:$state:$readout transformer_tiny:$rotary decoder_only:$rotary}
+models=${MODELS:-lstm:$state cho:$state:$readout bahdanau:$state:$attention:$readout luong:$state
+    intra_attention:$state:$attention transformer_tiny:$rotary decoder_only:$rotary}
 folder=${FOLDER:-runs/bottleneck}
 mkdir -p "$folder"
 
@@ -38,9 +38,9 @@ done
 finish
 
 runs=()
-for model in lstm cho bahdanau luong intra_attention transformer_tiny decoder_only; do
+for model in $models; do
     for seed in $seeds; do
-        case " $models " in *[[:space:]]"$model"[:[:space:]]*) runs+=("$folder/$model-$seed") ;; esac
+        runs+=("$folder/${model%%:*}-$seed")
     done
 done
 .venv/bin/nmt compare "${runs[@]}" --baseline "${runs[0]}" --lengths 10,20,30,40,60 --output "$folder/comparison"

@@ -153,8 +153,11 @@ def _examples(comparison: Comparison) -> list[dict[str, Any]]:
 def _limits(run: Run, data: DataConfig, sets: Sequence[dict[str, Any]]) -> Iterator[str]:
     """What a reader should not expect, a sentence each; only what is known of this run."""
     if isinstance(data, GrammarData):
+        words = (
+            f"{data.variety} words to choose from at each place" if data.variety else "about a thousand English words"
+        )
         yield (
-            "It was trained on sentences that a grammar writes, with about a thousand English words. It does not "
+            f"It was trained on sentences that a grammar writes, with {words}. It does not "
             "translate real text, and its scores compare with no published figure."
         )
         longest = data.max_words

@@ -26,7 +26,6 @@ from nmt.training.checkpoint import WEIGHTS
 KEY = "translation_key"
 LIBRARIES = ("nmt", "torch", "sentencepiece")
 
-
 TRAINING_ALONE = ("feed_forward_dropout", "attention_kernel")
 """Keys of a model of no effect here, and unknown to runs from before there were such keys."""
 

@@ -12,7 +12,6 @@ batch plan knows the lengths that it plans for.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import os
@@ -31,9 +30,9 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from nmt.config import TrainConfig
-from nmt.data.corpus import Corpus, Report, content_key
+from nmt.data.corpus import Report, content_key
 from nmt.data.filter import BLANK_SOURCE, BLANK_TARGET, TOO_MANY_PIECES
-from nmt.data.filtered import COMMIT_PAIRS, FilteredCorpus, chunks_of, filter_corpus, processes_for, report_start
+from nmt.data.filtered import COMMIT_PAIRS, FilteredCorpus, chunks_of, processes_for, report_start
 from nmt.data.journal import Journal, build_directory
 from nmt.data.parallel import map_in_order
 from nmt.data.tokenizer import UNKNOWN, Tokenizer
@@ -118,14 +117,13 @@ class EncodedCorpus:
             raise WorkError(f"{directory}: not a complete encoded corpus ({' '.join(str(error).split())})") from None
 
 
-def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig, report: Report) -> EncodedCorpus:
+def encode_corpus(filtered: FilteredCorpus, tokenizer: Tokenizer, config: TrainConfig, report: Report) -> EncodedCorpus:
     """Encode the training pairs that the filter keeps, or find them in the cache; either way report what was kept.
 
     Raises: RequestError for unreadable files, when no pair is kept, and when more than 5 % of the pieces of a side
     are unknown; WorkError when the cache cannot be written.
     """
-    filtered = filter_corpus(corpus, config.data, report)
-    directory = cache_root(config.data.cache) / "encoded" / _key(corpus, tokenizer, config)
+    directory = cache_root(config.data.cache) / "encoded" / _key(filtered, tokenizer, config)
     try:
         encoded = EncodedCorpus.open(directory)
     except WorkError:
@@ -229,16 +227,12 @@ def report_unknown(name: str, corpus: EncodedCorpus, report: Report) -> None:
             )
 
 
-def _key(corpus: Corpus, tokenizer: Tokenizer, config: TrainConfig) -> str:
+def _key(filtered: FilteredCorpus, tokenizer: Tokenizer, config: TrainConfig) -> str:
     return content_key(
         {
             "format": FORMAT,
-            "files": [[sha256_of(files.source), sha256_of(files.target)] for files in corpus.train],
-            "pairs": corpus.max_train_pairs,
-            "mixed": corpus.mixed,
-            "filter": {
-                f.name: getattr(config.data.filter, f.name) for f in dataclasses.fields(type(config.data.filter))
-            },
+            "filtered": filtered.key,
+            "max_pieces": config.data.filter.max_pieces,
             "tokenizer": tokenizer.identity,
             "sentencepiece": sentencepiece.__version__,
         }

@@ -43,10 +43,12 @@ class FilteredCorpus:
     """A corpus and the verdicts on its training pairs.
 
     verdicts: for each of `corpus.training_pairs()`, KEPT or a number of VERDICTS.
+    key: a hash of all that the pairs and the verdicts depend on.
     """
 
     corpus: Corpus
     verdicts: Verdicts
+    key: str
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """The training pairs that are kept, in order."""
@@ -70,9 +72,10 @@ def filter_corpus(corpus: Corpus, config: DataConfig, report: Report) -> Filtere
 
     Raises: RequestError for unreadable files, and when no pair is kept; WorkError when the cache cannot be written.
     """
-    directory = cache_root(config.cache) / "filtered" / _key(corpus, config.filter)
+    key = _key(corpus, config.filter)
+    directory = cache_root(config.cache) / "filtered" / key
     resumed_directory(directory, functools.partial(_judge, corpus, config, report), report)
-    return FilteredCorpus(corpus, np.fromfile(directory / VERDICTS_FILE, np.uint8))
+    return FilteredCorpus(corpus, np.fromfile(directory / VERDICTS_FILE, np.uint8), key)
 
 
 def processes_for(corpus: Corpus, config: DataConfig) -> int:

@@ -18,7 +18,7 @@ from nmt.config import TrainConfig, TrainerConfig
 from nmt.configuration import load_config, save_config
 from nmt.data.corpus import Corpus, prepare_corpus
 from nmt.data.encoded import encode_corpus
-from nmt.data.filtered import filter_corpus
+from nmt.data.filtered import FilteredCorpus, filter_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
@@ -63,9 +63,10 @@ def train(config: TrainConfig) -> float:
             if processes.first:
                 held.enter_context(only_one(run))
                 require_usable(run, corpus)
-        config = with_kept_tokens(config, processes.from_first(lambda: config_of(run)))
+        before = processes.from_first(lambda: config_of(run))
+        config = with_kept_tokens(config, before)
         with processes.together():
-            require_same_config(config, run)
+            require_same_config(config, before, run)
         return _train(config, run, corpus, parent, device, processes)
 
 
@@ -90,8 +91,9 @@ def _train(
             require_same_data(checkpoint, facts["data"], run)
     facts.update(parent_facts(config, parent, checkpoint))
     start = checkpoint or parent
-    tokenizer = processes.from_first(lambda: prepare_tokenizer(config, corpus, start))
-    encoded = processes.in_turn(lambda: encode_corpus(corpus, tokenizer, config, say))
+    filtered = processes.in_turn(lambda: filter_corpus(corpus, config.data, say))
+    tokenizer = processes.from_first(lambda: prepare_tokenizer(config, filtered, start))
+    encoded = processes.in_turn(lambda: encode_corpus(filtered, tokenizer, config, say))
     facts["filtered"] = encoded.filtered
     with contextlib.ExitStack() as held:
         with processes.together():
@@ -194,13 +196,12 @@ def score_best(run: Path, corpus: Corpus, monitor: Monitor) -> None:
         write_card_or_warn(run, corpus, monitor.message)
 
 
-def require_same_config(config: TrainConfig, run: Path) -> None:
+def require_same_config(config: TrainConfig, before: TrainConfig | None, run: Path) -> None:
     """Raises RequestError where the run directory holds checkpoints of another config.
 
     Budgets, logging and device may differ from those of the run that is continued: they do not change what is trained.
     The one exception is a schedule that ends with trainer.max_steps.
     """
-    before = config_of(run)
     if before is None:
         return
     differing = differences(before, config)
@@ -319,14 +320,14 @@ def made_directory(name: str) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def prepare_tokenizer(config: TrainConfig, corpus: Corpus, start: Checkpoint | None) -> Tokenizer:
+def prepare_tokenizer(config: TrainConfig, filtered: FilteredCorpus, start: Checkpoint | None) -> Tokenizer:
     """The tokenizer of the checkpoint whose weights are trained further, or a new one trained on the pairs kept.
 
     It comes into the run directory when nothing is left that may refuse the run.
     """
     if start is not None:
         return Tokenizer.load(start.directory)
-    return Tokenizer.train(config.tokenizer, filter_corpus(corpus, config.data, say).pairs(), None, say)
+    return Tokenizer.train(config.tokenizer, filtered.pairs(), None, say)
 
 
 def require_same_data(checkpoint: Checkpoint, data: dict[str, str], run: Path) -> None:

@@ -90,7 +90,7 @@ def prepare(config: TrainConfig, phases: Phases, report: Report) -> dict[str, An
     with phases("train the tokenizer"), tempfile.TemporaryDirectory() as folder:
         tokenizer = Tokenizer.train(config.tokenizer, filtered.pairs(), Path(folder), report)
     with phases("encode"):
-        encoded = encode_corpus(corpus, tokenizer, config, report)
+        encoded = encode_corpus(filtered, tokenizer, config, report)
     with phases("plan an epoch"):
         lengths = (encoded.source.lengths, encoded.target.lengths)
         plan = plan_batches(*lengths, config.batch.budget, config.trainer.seed, 0)

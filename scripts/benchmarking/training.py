@@ -30,6 +30,7 @@ from nmt.config import TrainConfig
 from nmt.data.batching import Batch, padding_share
 from nmt.data.corpus import Corpus, prepare_corpus
 from nmt.data.encoded import EncodedCorpus, encode_corpus
+from nmt.data.filtered import filter_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import RequestError
 from nmt.models.registry import build_model
@@ -212,9 +213,10 @@ class Workshop:
         key = repr((config.data, config.tokenizer))
         if key not in self._made:
             corpus = prepare_corpus(config.data, say)
+            filtered = filter_corpus(corpus, config.data, say)
             with tempfile.TemporaryDirectory() as folder:
-                tokenizer = Tokenizer.train(config.tokenizer, corpus.training_pairs(), Path(folder), say)
-            self._made[key] = corpus, tokenizer, encode_corpus(corpus, tokenizer, config, say)
+                tokenizer = Tokenizer.train(config.tokenizer, filtered.pairs(), Path(folder), say)
+            self._made[key] = corpus, tokenizer, encode_corpus(filtered, tokenizer, config, say)
         return self._made[key]
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from nmt.config import DataConfig, ModelConfig, TokenizerConfig, TrainConfig
 from nmt.data.corpus import Corpus, PairFiles
 from nmt.data.encoded import encode_corpus
+from nmt.data.filtered import filter_corpus
 from nmt.data.tokenizer import Tokenizer
 folder, count = Path(sys.argv[2]), int(sys.argv[1])
 files = PairFiles(folder / "a.en", folder / "a.fr")
@@ -33,9 +34,10 @@ for path in (files.source, files.target):
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(f"the old house number {i % 9973} of the street\\n" for i in range(count))
 config = TrainConfig(ModelConfig("lstm", "x"), DataConfig("files", "x", cache=str(folder / "cache")))
+filtered = filter_corpus(Corpus("x", "en", "fr", [files], []), config.data, lambda line: None)
 pairs = [("the old house 0123456789", "number of street")]
 tokenizer = Tokenizer.train(TokenizerConfig(vocab_size=60), pairs, folder, print)
-encoded = encode_corpus(Corpus("x", "en", "fr", [files], []), tokenizer, config, lambda line: None)
+encoded = encode_corpus(filtered, tokenizer, config, lambda line: None)
 assert len(encoded) == count
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -19,6 +19,7 @@ from nmt.configuration import compose, load_config
 from nmt.data.batching import make_batch
 from nmt.data.corpus import prepare_corpus
 from nmt.data.encoded import encode_corpus
+from nmt.data.filtered import filter_corpus
 from nmt.data.tokenizer import PAD, Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.evaluation.metrics import corpus_scores
@@ -94,7 +95,8 @@ def test_a_corpus_is_not_held_in_memory(one_step_run: Path) -> None:
     """Ids and offsets are maps of files, which processes share and the system may drop; pairs go by as a stream."""
     config = load_config(one_step_run / "config.yaml")
     corpus = prepare_corpus(config.data, print)
-    encoded = encode_corpus(corpus, Tokenizer.load(one_step_run), config, lambda line: None)
+    filtered = filter_corpus(corpus, config.data, lambda line: None)
+    encoded = encode_corpus(filtered, Tokenizer.load(one_step_run), config, lambda line: None)
     for side in (encoded.source, encoded.target):
         for array in (side.ids, side.offsets):
             owner: Any = array

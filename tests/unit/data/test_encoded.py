@@ -15,6 +15,7 @@ from nmt.config import DataConfig, FilterConfig, ModelConfig, TokenizerConfig, T
 from nmt.data import encoded as module
 from nmt.data.corpus import Corpus, PairFiles
 from nmt.data.encoded import EncodedCorpus, EncodedSide, draw_segmentations, encode_corpus, encode_pairs, report_unknown
+from nmt.data.filtered import filter_corpus
 from nmt.data.tokenizer import EOS, UNKNOWN, Tokenizer
 from nmt.errors import RequestError, WorkError
 
@@ -88,7 +89,8 @@ class Run:
 
     def encode(self) -> EncodedCorpus:
         self.lines.clear()
-        return encode_corpus(self.corpus, self.tokenizer, self.config, self.lines.append)
+        filtered = filter_corpus(self.corpus, self.config.data, self.lines.append)
+        return encode_corpus(filtered, self.tokenizer, self.config, self.lines.append)
 
     def cached(self) -> set[Path]:
         return set((self.folder / "cache" / "encoded").glob("*"))

@@ -121,7 +121,8 @@ class Encoding:
     def __call__(self, cache: Path, processes: int | None = None) -> dict[str, bytes]:
         """The files that it leaves in the cache."""
         config = TrainConfig(ModelConfig("lstm", "x"), data(cache, processes=processes))
-        encode_corpus(self.corpus, self.tokenizer, config, self.said.append)
+        kept = filter_corpus(self.corpus, config.data, self.said.append)
+        encode_corpus(kept, self.tokenizer, config, self.said.append)
         return files_of(cache)
 
 

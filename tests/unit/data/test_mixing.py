@@ -100,9 +100,11 @@ def test_the_groups_are_counted_after_all_that_is_dropped(
         config = TrainConfig(ModelConfig("lstm", "x"), replace(mixed, max_train_pairs=limit))
         corpus = prepare_corpus(config.data, pytest.fail)
         assert list(corpus.training_pairs()) == [*OWN[:limit], *BACK]
-        pairs = filter_corpus(corpus, config.data, pytest.fail).pairs()
-        tokenizer = Tokenizer.train(TokenizerConfig(vocab_size=60, model="bpe"), pairs, tmp_path, lambda line: None)
-        found = encode_corpus(corpus, tokenizer, config, lambda line: None)
+        kept = filter_corpus(corpus, config.data, pytest.fail)
+        tokenizer = Tokenizer.train(
+            TokenizerConfig(vocab_size=60, model="bpe"), kept.pairs(), tmp_path, lambda line: None
+        )
+        found = encode_corpus(kept, tokenizer, config, lambda line: None)
         assert list(found.groups) == [own, 7], "one of its own is blank, one that is mixed in has too many pieces"
         rows = epoch_rows(found.groups, weights(config.data), 1, 0)
         assert rows is not None

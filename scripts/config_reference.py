@@ -7,15 +7,13 @@ scripts/config_reference.py --check   # exit status 1 where it is out of date; a
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nmt.config import TrainConfig
 from nmt.configuration.checks import shown
-from nmt.configuration.schema import DATA, MODELS, Key, fields_of, keys_of
+from nmt.configuration.schema import Key, sections
 from nmt.configuration.store import groups, options_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "config.md"
@@ -42,16 +40,9 @@ def _presets() -> Iterator[str]:
 
 
 def _sections() -> Iterator[str]:
-    variants: dict[str, dict[str, type]] = {"model": dict(MODELS), "data": dict(DATA)}
-    sections = [field for field in fields_of(TrainConfig) if dataclasses.is_dataclass(field.type)]
-    yield from _table("the run as a whole", TrainConfig, [key for key in keys_of(TrainConfig) if "." not in key.path])
-    for section in sections:
-        common = list(keys_of(section.type, f"{section.path}."))
-        yield from _table(section.path, section.type, common)
-        known = {key.path for key in common}
-        for name, schema in variants.get(section.path, {}).items():
-            own = [key for key in keys_of(schema, f"{section.path}.") if key.path not in known]
-            yield from _table(f"{section.path}: {name}", schema, own)
+    for section in sorted(sections(), key=lambda section: section.path != ""):  # keys that are in none come first
+        title = f"{section.path}: {section.variant}" if section.variant else section.path or "the run as a whole"
+        yield from _table(title, section.schema, section.keys)
 
 
 def _table(title: str, schema: type, keys: Sequence[Key]) -> Iterator[str]:

@@ -7,11 +7,9 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from nmt.config import TrainConfig
 from nmt.configuration.checks import shown
-from nmt.configuration.schema import DATA, MODELS, Key, fields_of, keys_of
+from nmt.configuration.schema import Key, sections
 from nmt.configuration.store import groups, options_of
 
 WIDTH = 100
@@ -42,9 +40,6 @@ Options:
 """
 
 
-_VARIANTS: dict[str, dict[str, Any]] = {"model": dict(MODELS), "data": dict(DATA)}
-
-
 def train_help(config_dir: Path | None = None) -> str:
     """The whole help text, at most 100 columns wide."""
     return "\n".join([_HEAD, *_preset_lines(config_dir), "", *_key_lines()])
@@ -66,26 +61,14 @@ def _preset_lines(config_dir: Path | None) -> Iterator[str]:
 
 def _key_lines() -> Iterator[str]:
     yield "Keys, each with its default, what it allows and what it means:"
-    for section in fields_of(TrainConfig):
-        schema: type = section.type
-        if not dataclasses.is_dataclass(schema):
-            yield ""
-            yield from _key_text(section)
-            continue
-        yield from _section_lines(section.path, schema, list(keys_of(schema, f"{section.path}.")))
-        variants = _VARIANTS.get(section.path, {})
-        common = {key.path for key in keys_of(schema, f"{section.path}.")}
-        for name, variant in variants.items():
-            own = [key for key in keys_of(variant, f"{section.path}.") if key.path not in common]
-            yield from _section_lines(f"{section.path}={name}", variant, own)
-
-
-def _section_lines(title: str, schema: Any, keys: list[Key]) -> Iterator[str]:
-    yield ""
-    summary = (inspect.getdoc(schema) or "").split("\n\n")[0]
-    yield from textwrap.wrap(f"{title} — {summary}", WIDTH)
-    for key in keys:
-        yield from _key_text(key)
+    for section in sections():
+        yield ""
+        if section.path:
+            title = f"{section.path}={section.variant}" if section.variant else section.path
+            summary = (inspect.getdoc(section.schema) or "").split("\n\n")[0]
+            yield from textwrap.wrap(f"{title} — {summary}", WIDTH)
+        for key in section.keys:
+            yield from _key_text(key)
 
 
 def _key_text(key: Key) -> Iterator[str]:

@@ -140,6 +140,35 @@ def keys_of(schema: type, prefix: str = "", groups: Mapping[str, type] | None = 
             yield dataclasses.replace(key, path=path)
 
 
+@dataclass(frozen=True)
+class Section:
+    """Keys that are told together: of one section of the configuration, or those that one family or kind adds to it.
+
+    path: of the section; empty for keys that are in none. variant: the family or kind; empty for what all have.
+    """
+
+    path: str
+    variant: str
+    schema: type
+    keys: list[Key]
+
+
+def sections() -> Iterator[Section]:
+    """Every key of a run once, in the order of the schemas."""
+    variants: dict[str, dict[str, type]] = {"model": dict(MODELS), "data": dict(DATA)}
+    for field in fields_of(TrainConfig):
+        if not dataclasses.is_dataclass(field.type):
+            yield Section("", "", TrainConfig, [field])
+            continue
+        schema = typing.cast(type, field.type)
+        common = list(keys_of(schema, f"{field.path}."))
+        yield Section(field.path, "", schema, common)
+        known = {key.path for key in common}
+        for name, variant in variants.get(field.path, {}).items():
+            own = [key for key in keys_of(variant, f"{field.path}.") if key.path not in known]
+            yield Section(field.path, name, variant, own)
+
+
 def all_keys() -> dict[str, dict[str, Key]]:
     """For each dotted path the keys of that name, by the schema of the model or data that has it; "" is every run's."""
     found: dict[str, dict[str, Key]] = {}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nmt
-from nmt.errors import RequestError, WorkError
+from benchmarking import reporting
 from nmt.evaluation.compare import compare_runs
 from nmt.evaluation.figures import INK, PAPER, SERIES, alignment_figure, by_length_figure
 from nmt.training.session import say
@@ -67,7 +67,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except (RequestError, WorkError) as error:
-        sys.exit(f"docs_figures.py: {error}")
+    sys.exit(reporting.run(main))

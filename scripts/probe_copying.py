@@ -14,21 +14,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import random
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from nmt.cli import tell
+from benchmarking import reporting
+from nmt import options
 from nmt.config import SearchConfig
 from nmt.decoding.constraints import Constraints, whole_words
 from nmt.decoding.glossary import copied
 from nmt.decoding.translator import TextTranslator
 from nmt.evaluation.metrics import repeats
-from nmt.files import write_atomically
 from nmt.serving.exported import load_translator
 
 EACH = 40
@@ -91,29 +89,22 @@ def measured(translator: TextTranslator, search: SearchConfig, copy: bool) -> di
 
 def main(argv: Sequence[str]) -> None:
     """Measures what the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", metavar="RUN", type=Path)
-    parser.add_argument("--beam-size", metavar="N", type=int)
-    parser.add_argument("--json", metavar="F", type=Path)
-    options = parser.parse_args(argv)
-    translator = load_translator(options.run)
-    beam = options.beam_size or translator.search.beam_size
+    parser = reporting.Parser(
+        "probe_copying.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", metavar="RUN", type=options.path)
+    parser.add_argument("--beam-size", metavar="N", type=options.hypotheses)
+    parser.add_argument("--json", metavar="F", type=options.file)
+    given = parser.parse_args(argv)
+    translator = load_translator(given.run)
+    beam = given.beam_size or translator.search.beam_size
     search = dataclasses.replace(translator.search, beam_size=beam, n_best=1)
-    record = {"run": options.run.name, "beam_size": beam}
-    record |= {name: measured(translator, search, copy) for name, copy in (("free", False), ("copy", True))}
-    print(f"{'':14}{'free':>8}{'--copy':>8}")
-    for kind in TEMPLATES:
-        print(f"{kind:14}{record['free']['exact'][kind]:8.1%}{record['copy']['exact'][kind]:8.1%}")
-    for name in ("empty", "repeated", "length_ratio"):
-        print(f"{name:14}{record['free'][name]:8}{record['copy'][name]:8}")
-    line = json.dumps(record)
-    print(line)
-    if options.json:
-        write_atomically(options.json, f"{line}\n")
+    free, copy = (measured(translator, search, copy) for copy in (False, True))
+    rows = [[kind, *(f"{rates['exact'][kind]:.1%}" for rates in (free, copy))] for kind in TEMPLATES]
+    rows += [[name, str(free[name]), str(copy[name])] for name in ("empty", "repeated", "length_ratio")]
+    record = {"run": given.run.name, "beam_size": beam, "free": free, "copy": copy}
+    reporting.deliver(reporting.table(["", "free", "--copy"], rows), record, given.json)
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except Exception as error:
-        sys.exit(tell(error))
+    sys.exit(reporting.run(main))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from nmt.configuration.mistakes import in_quotes, normalised
 from nmt.configuration.store import groups
 from nmt.errors import RequestError, WorkError
 from nmt.files import write_atomically
+from nmt.streams import print_on_stderr
 
 MEMBERS_FILE = "members.json"
 """In the sweep's folder: the table of members as a list of `Outcome`s."""
@@ -85,7 +85,7 @@ class Task:
         chosen = [text for text in outcome.overrides if text not in self.given]
         label = self.labels[outcome.number] if self.labels else " ".join(chosen)
         of = f" of {len(self.labels)}" if self.labels else ""
-        print(f"nmt: run {outcome.number + 1}{of}: {label}", file=sys.stderr, flush=True)
+        print_on_stderr(f"nmt: run {outcome.number + 1}{of}: {label}")
         began = time.monotonic()
         try:
             outcome.state = INTERRUPTED
@@ -95,7 +95,7 @@ class Task:
             outcome.state = DONE
         except Exception as error:
             outcome.state, outcome.error = FAILED, self.describe(error)
-            print(f"nmt: error: {outcome.error}", file=sys.stderr, flush=True)
+            print_on_stderr(f"nmt: error: {outcome.error}")
             if not self.labels:
                 raise WorkError(outcome.error) from None
         finally:
@@ -110,7 +110,7 @@ class Task:
         try:
             write_atomically(self.records / f"{outcome.number}.json", json.dumps(asdict(outcome)))
         except WorkError as error:
-            print(f"nmt: error: {self.describe(error)}", file=sys.stderr, flush=True)
+            print_on_stderr(f"nmt: error: {self.describe(error)}")
 
 
 def train_sweep(overrides: Sequence[str], config_dir: Path | None, train: Train, describe: Describe) -> None:
@@ -140,7 +140,7 @@ def train_sweep(overrides: Sequence[str], config_dir: Path | None, train: Train,
     if stopped is not None and all(outcome.state == LOST for outcome in outcomes):
         raise stopped
     write_atomically(folder / MEMBERS_FILE, json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
-    print(table(outcomes), file=sys.stderr, flush=True)
+    print_on_stderr(table(outcomes))
     failed = [outcome for outcome in outcomes if outcome.state != DONE]
     if failed:
         cause = f" ({describe(stopped)})" if stopped is not None and any(o.state == LOST for o in failed) else ""

@@ -149,12 +149,12 @@ class TextTranslator:
         asked = [i for i, text in enumerate(clean) if has_content(text, len(encoded[i]))]
         sources = [encoded[i] for i in asked]
         results: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in clean]
-        demands = self._demands([constraints[i] for i in asked], settings) if constraints is not None else {}
+        demands = self._demands([constraints[i] for i in asked], settings) if constraints is not None else None
         theirs = [numbers[i] for i in asked]
-        for places, hypotheses in self.search_ids(sources, settings, numbers=theirs, **demands):
+        for places, hypotheses in self.search_ids(sources, settings, numbers=theirs, constraints=demands):
             weights = self._attention(places, sources, hypotheses) if alignments else None
             for n, (place, found) in enumerate(zip(places, hypotheses, strict=True)):
-                demanded = demands["constraints"][place] if demands else None
+                demanded = demands[place] if demands is not None else None
                 results[asked[place]] = [
                     self._translation(
                         sources[place], hypothesis, settings, weights[n][k] if weights else None, demanded
@@ -165,14 +165,14 @@ class TextTranslator:
 
     def _demands(
         self, constraints: Sequence[Constraints], search: SearchConfig
-    ) -> dict[str, list[TokenConstraints | None]]:
-        """The argument `constraints` of `search_ids`; nothing where nothing is demanded."""
+    ) -> list[TokenConstraints | None] | None:
+        """The constraints in pieces; None where nothing is demanded."""
         encoded = [encode_constraints(each, self.tokenizer, self._word_edges) for each in constraints]
         if not any(encoded):
-            return {}
+            return None
         if search.sampling:
             raise RequestError("search.sampling=true: what is drawn cannot be made to contain given words")
-        return {"constraints": encoded}
+        return encoded
 
     @cached_property
     def _word_edges(self) -> WordEdges:

@@ -63,13 +63,18 @@ def _statistics(counts: Counter[int]) -> tuple[float, int, int, int]:
     return float((values * numbers).sum() / below[-1]), median, most, int(values[-1])
 
 
+def equally_spaced(count: int, wanted: int) -> list[int]:
+    """So many of the places 0 to count - 1 at equal distances, or all of them where there are no more."""
+    number = min(count, wanted)
+    return [(2 * place + 1) * count // (2 * number) for place in range(number)]
+
+
 def _rows(filtered: FilteredCorpus, samples: int) -> dict[int, list[int]]:
     """For each verdict, the rows of its examples."""
     chosen = {}
     for verdict in (KEPT, *VERDICTS.values()):
         rows = np.flatnonzero(filtered.verdicts == verdict)
-        places = (np.arange(min(samples, len(rows))) + 0.5) * len(rows) / max(1, min(samples, len(rows)))
-        chosen[verdict] = rows[places.astype(np.int64)].tolist()
+        chosen[verdict] = rows[equally_spaced(len(rows), samples)].tolist()
     return chosen
 
 

@@ -19,6 +19,7 @@ import yaml
 
 from nmt.config import DataConfig, GrammarData
 from nmt.data.corpus import Corpus, Report
+from nmt.data.overview import equally_spaced
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.compare import Comparison, alone
 from nmt.evaluation.figures import history_figure
@@ -134,8 +135,7 @@ def _examples(comparison: Comparison) -> list[dict[str, Any]]:
         float(metric.sentence_score(hypothesis, [reference]).score)
         for hypothesis, reference in zip(hypotheses, test.references, strict=True)
     ]
-    spread = [(2 * place + 1) * count // (2 * EXAMPLES) for place in range(EXAMPLES)] if count > EXAMPLES else []
-    chosen = spread or list(range(count))
+    chosen = equally_spaced(count, EXAMPLES)
     rest = sorted((i for i in range(count) if i not in chosen), key=lambda i: scores[i])[:WORST]
     return [
         {

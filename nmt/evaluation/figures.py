@@ -126,17 +126,7 @@ def curve_figure(rows: Sequence[Row], against: str) -> str | None:
             records = [record for record in run.validations() if against in record]
             if not records:
                 continue
-            axes.plot(
-                [position(record) for record in records],
-                [record["valid_bleu"] for record in records],
-                label=title,
-                color=look.color,
-                linestyle=look.line,
-                marker=look.marker,
-                markersize=3.5,
-                markevery=max(1, len(records) // 8),
-                linewidth=1.4,
-            )
+            _curve(axes, [(position(record), record["valid_bleu"]) for record in records], look, title)
             title = None
     if not axes.lines:
         return None
@@ -148,24 +138,30 @@ def curve_figure(rows: Sequence[Row], against: str) -> str | None:
     return _svg(figure, f"curve-{against}", f"Validation BLEU against {label}")
 
 
+def _curve(
+    axes: Axes, points: Sequence[tuple[float, float]], look: Style, label: str | None, dense: bool = False
+) -> None:
+    """A series; where its points are dense, a plain line."""
+    axes.plot(
+        [x for x, _ in points],
+        [y for _, y in points],
+        label=label,
+        color=look.color,
+        linestyle="solid" if dense else look.line,
+        marker="" if dense else look.marker,
+        markersize=3.5,
+        markevery=max(1, len(points) // 8),
+        linewidth=1.4,
+    )
+
+
 def history_figure(series: Mapping[str, Sequence[tuple[float, float]]], name: str, quantity: str) -> str | None:
     """What was measured in training against optimizer steps, a line for each name; None where nothing was."""
     figure, axes = _figure()
     for number, (label, points) in enumerate(series.items()):
         look = style(number)
         if points:
-            few = len(points) <= 60
-            axes.plot(
-                [step for step, _ in points],
-                [value for _, value in points],
-                label=label,
-                color=look.color,
-                linestyle=look.line if few else "solid",
-                marker=look.marker if few else "",
-                markersize=3.5,
-                markevery=max(1, len(points) // 8),
-                linewidth=1.4,
-            )
+            _curve(axes, points, look, label, dense=len(points) > 60)
     if not axes.lines:
         return None
     axes.set_xlim(left=0)

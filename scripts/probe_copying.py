@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import random
 import re
 import sys
@@ -27,6 +28,7 @@ from nmt.decoding.constraints import Constraints, whole_words
 from nmt.decoding.glossary import copied
 from nmt.decoding.translator import TextTranslator
 from nmt.evaluation.metrics import repeats
+from nmt.files import write_atomically
 from nmt.serving.exported import load_translator
 
 EACH = 40
@@ -103,7 +105,9 @@ def main(argv: Sequence[str]) -> None:
     rows = [[kind, *(f"{rates['exact'][kind]:.1%}" for rates in (free, copy))] for kind in TEMPLATES]
     rows += [[name, str(free[name]), str(copy[name])] for name in ("empty", "repeated", "length_ratio")]
     record = {"run": given.run.name, "beam_size": beam, "free": free, "copy": copy}
-    reporting.deliver(reporting.table(["", "free", "--copy"], rows), record, given.json)
+    reporting.deliver(reporting.table(["", "free", "--copy"], rows), record, None)
+    if given.json:
+        write_atomically(given.json, f"{json.dumps(record)}\n")
 
 
 if __name__ == "__main__":

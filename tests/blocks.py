@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from equations import softmax, vector, weighted_sum
 from torch import Tensor, nn
 
+from equations import softmax, vector, weighted_sum
 from nmt.config import BlockConfig
 from nmt.models.attention import MultiHeadAttention
 from nmt.models.layers import FeedForward, GatedFeedForward, NoPositions, Residual

@@ -217,10 +217,9 @@ def run_copy(trained_run: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     """A joint vocabulary of at most 60 pieces for sentences of the words that tests/tiny.py has."""
-    from tiny import WORDS
-
     from nmt.config import TokenizerConfig
     from nmt.data.tokenizer import Tokenizer
+    from tiny import WORDS
 
     generator = random.Random(1)
     texts = [" ".join(generator.choices(WORDS.split(), k=6)) + "." for _ in range(100)]

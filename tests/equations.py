@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable
 
 import torch
-from tiny import SOURCE_VOCABULARY, coefficients, sentences
 from torch import Tensor
 
 from nmt.data.batching import make_batch
 from nmt.models.base import ScaledEmbedding, TranslationModel
 from nmt.models.cells import StackedRecurrence
+from tiny import SOURCE_VOCABULARY, coefficients, sentences
 
 Reference = Callable[[TranslationModel, list[int], list[int]], tuple[Tensor, Tensor | None]]
 """Model, source ids and target ids to hidden states (T, D) and attention weights (T, S)."""

@@ -6,12 +6,12 @@ import random
 from pathlib import Path
 
 import torch
-from tiny import CONFIGS, tiny_model
 
 from nmt.config import FilePair, FilesData, RunConfig, SearchConfig, TokenizerConfig, TrainConfig
 from nmt.configuration import save_config
 from nmt.data.tokenizer import Tokenizer
 from nmt.training.checkpoint import BEST, LAST, point, write_checkpoint
+from tiny import CONFIGS, tiny_model
 
 MODEL = "luong-general-fed-in_order"
 WORDS = "le la un vieux jeune petit jardin maison rivière élève enfant lit voit mange prend ouvre lettre pain où ça"

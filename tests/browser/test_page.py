@@ -12,11 +12,10 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the optional package FastAPI is not installed")
 
-from serving import serving
-from untrained import untrained_run
-
 from nmt.decoding.translator import TextTranslator
 from nmt.serving.served import open_served
+from serving import serving
+from untrained import untrained_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

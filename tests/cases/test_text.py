@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import MODELS, SOURCE_VOCABULARY, sentences, tiny_model
-from untrained import untrained_run
 
 import nmt as package
 from nmt.configuration import compose, load_config
@@ -24,6 +22,8 @@ from nmt.data.tokenizer import PAD, Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.evaluation.metrics import corpus_scores
 from nmt.training.session import train
+from tiny import MODELS, SOURCE_VOCABULARY, sentences, tiny_model
+from untrained import untrained_run
 
 pytestmark = pytest.mark.case
 Command = Callable[..., Any]

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import FAMILIES, tiny_model
 from torch import Tensor
-from untrained import untrained_run
 
 import nmt as package
 from nmt.commands import reading, translating
@@ -20,6 +18,8 @@ from nmt.config import SearchConfig
 from nmt.data.tokenizer import EOS
 from nmt.decoding import translator as translator_module
 from nmt.decoding.translator import Translator
+from tiny import FAMILIES, tiny_model
+from untrained import untrained_run
 
 pytestmark = pytest.mark.case
 Command = Callable[..., Any]

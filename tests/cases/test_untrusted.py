@@ -20,11 +20,11 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 import nmt as package
+from examples import examples
 from nmt.config import FilesData
 from nmt.configuration import load_config
 from nmt.errors import RequestError, WorkError

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from untrained import untrained_run
 
 Command = Callable[..., Any]

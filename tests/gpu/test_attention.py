@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from tiny import sentences
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -16,6 +15,7 @@ from nmt.models.attention import scaled_dot_product
 from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.loss import label_smoothed_loss
+from tiny import sentences
 
 pytestmark = pytest.mark.gpu
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import sentences
 from torch import Tensor
 
 from nmt.configuration import compose
@@ -12,6 +11,7 @@ from nmt.data.batching import make_batch
 from nmt.models.registry import build_model
 from nmt.training.device import require_kernel
 from nmt.training.loss import label_smoothed_loss
+from tiny import sentences
 
 pytestmark = pytest.mark.gpu
 

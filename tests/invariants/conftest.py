@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs import FEW
 
 from nmt import cli
+from runs import FEW
 
 LAST_STEP = 5
 OPTIONS = [*FEW, "validation.every=2", "trainer.log_every=1", f"trainer.max_steps={LAST_STEP}", "trainer.keep_last=9"]

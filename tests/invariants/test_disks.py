@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 import torch
-from runs import assert_loads, assert_same_end, contents
 
 from nmt import cli
 from nmt.files import sha256_of
@@ -35,6 +34,7 @@ from nmt.training.checkpoint import (
     point,
     step_directories,
 )
+from runs import assert_loads, assert_same_end, contents
 
 pytestmark = [pytest.mark.invariant, pytest.mark.case]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import MODELS, PRESET_MODELS, SOURCE_VOCABULARY, sentences, source_size, tiny_model
 from torch import Tensor
 
 from nmt.config import SearchConfig
@@ -23,6 +22,7 @@ from nmt.decoding.search import Hypothesis, beam_search
 from nmt.decoding.translator import Translator
 from nmt.models.base import TranslationModel
 from nmt.training.loss import label_smoothed_loss
+from tiny import MODELS, PRESET_MODELS, SOURCE_VOCABULARY, sentences, source_size, tiny_model
 
 pytestmark = [pytest.mark.invariant, pytest.mark.case]
 

@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from runs import FEW, assert_equal, assert_same_state, records, train
-from tiny import PRESET_MODELS
 
 from nmt.config import SearchConfig
 from nmt.data.tokenizer import EOS
@@ -25,6 +23,8 @@ from nmt.errors import WorkError
 from nmt.training import trainer
 from nmt.training.checkpoint import BEST, LAST, Checkpoint, step_directories
 from nmt.training.device import autocast, slow_precision
+from runs import FEW, assert_equal, assert_same_state, records, train
+from tiny import PRESET_MODELS
 
 pytestmark = [pytest.mark.invariant, pytest.mark.case]
 

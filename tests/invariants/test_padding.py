@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import ATTENDING, MODELS, SOURCE_VOCABULARY, coefficients, sentences, tiny_model
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -15,6 +14,7 @@ from nmt.data.tokenizer import PAD
 from nmt.models.base import TranslationModel
 from nmt.models.cells import StackedRecurrence
 from nmt.training.loss import label_smoothed_loss
+from tiny import ATTENDING, MODELS, SOURCE_VOCABULARY, coefficients, sentences, tiny_model
 
 pytestmark = pytest.mark.invariant
 

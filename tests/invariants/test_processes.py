@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from processes import at_loss, broken, ended, hasty_clock, out_of_memory, started
-from tiny import FAMILIES, sentences, tiny_model
 
 from nmt.configuration import compose
 from nmt.data.batching import make_batch
@@ -31,6 +29,8 @@ from nmt.training.checkpoint import BEST, LAST, Checkpoint, step_directories
 from nmt.training.distributed import Processes, pieces_of_step
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.monitor import read_metrics
+from processes import at_loss, broken, ended, hasty_clock, out_of_memory, started
+from tiny import FAMILIES, sentences, tiny_model
 
 pytestmark = pytest.mark.invariant
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from nmt import cli, commands
 from nmt.config import TrainConfig
 from nmt.configuration import check, compose, load_config, save_config

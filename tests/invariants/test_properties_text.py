@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from keeping import keep
 
+from examples import examples
+from keeping import keep
 from nmt.config import FilterConfig, TokenizerConfig
 from nmt.data.corpus import PairFiles, clean_line, count_lines, read_lines, reference_lines
 from nmt.data.filter import is_blank

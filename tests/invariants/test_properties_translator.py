@@ -16,11 +16,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from untrained import untrained_run
 
+from examples import examples
 from nmt import cli
 from nmt.commands import translating
 from nmt.config import SearchConfig
@@ -29,6 +28,7 @@ from nmt.data.tokenizer import CONTROLS
 from nmt.decoding.search import max_length
 from nmt.decoding.translator import Translator, has_content
 from nmt.errors import RequestError
+from untrained import untrained_run
 
 pytestmark = pytest.mark.case
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import EVERYTHING, FEW, assert_same_state, records, signal_after, train
-from tiny import PRESET_MODELS
 
 from nmt.training import validation
 from nmt.training.checkpoint import LAST, Checkpoint
 from nmt.training.interruption import Interrupted
 from nmt.training.trainer import Trainer
+from runs import EVERYTHING, FEW, assert_same_state, records, signal_after, train
+from tiny import PRESET_MODELS
 
 pytestmark = pytest.mark.invariant
 

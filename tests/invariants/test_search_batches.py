@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tiny import MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 
 from nmt.config import SearchConfig
 from nmt.data.batching import make_batch
 from nmt.data.tokenizer import EOS
 from nmt.decoding.search import Hypothesis, beam_search
 from nmt.models.base import TranslationModel
+from tiny import MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 
 pytestmark = [pytest.mark.invariant, pytest.mark.case]
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import assert_loads, assert_same_end, signal_after
 
 from nmt.data import encoded
 from nmt.data import tokenizer as tokenizer_module
@@ -23,6 +22,7 @@ from nmt.evaluation import scoring
 from nmt.training import checkpoint as checkpoint_module
 from nmt.training import validation
 from nmt.training.checkpoint import Checkpoint, step_directories
+from runs import assert_loads, assert_same_end, signal_after
 
 pytestmark = [pytest.mark.invariant, pytest.mark.case]
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from tiny import ATTENDING, CONFIGS, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 from torch import Tensor
 
 from nmt.config import LuongConfig, SearchConfig
@@ -19,6 +18,7 @@ from nmt.data.batching import Batch, make_batch
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decoding.search import beam_search
 from nmt.models.base import DecoderState, Memory, TranslationModel
+from tiny import ATTENDING, CONFIGS, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 
 pytestmark = pytest.mark.invariant
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from tiny import CONFIGS, PRESET_MODELS, WORDS
 
 from nmt.config import SearchConfig
 from nmt.data.tokenizer import EOS, Tokenizer
 from nmt.decoding.translator import Translation, Translator
 from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
+from tiny import CONFIGS, PRESET_MODELS, WORDS
 
 pytestmark = [pytest.mark.invariant, pytest.mark.case]
 

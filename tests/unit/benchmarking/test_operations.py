@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tiny import CONFIGS, FAMILIES, MODELS, SOURCE_VOCABULARY, TARGET_VOCABULARY, sentences, tiny_model
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -12,6 +11,7 @@ from nmt.config import ModelConfig
 from nmt.configuration import compose
 from nmt.data.batching import Batch, make_batch
 from nmt.training.loss import label_smoothed_loss
+from tiny import CONFIGS, FAMILIES, MODELS, SOURCE_VOCABULARY, TARGET_VOCABULARY, sentences, tiny_model
 
 
 def counted(name: str, batch: Batch, backward: bool) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import SOURCE_VOCABULARY, sentences, tiny_model
 
 from benchmarking.step_by_step import step_by_step
 from nmt.data.batching import make_batch
 from nmt.errors import RequestError
 from nmt.models import layers
 from nmt.training.loss import label_smoothed_loss
+from tiny import SOURCE_VOCABULARY, sentences, tiny_model
 
 PLAIN = [
     "bahdanau",

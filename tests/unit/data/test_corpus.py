@@ -7,10 +7,10 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from nmt.config import DataConfig, Download, FilePair, FilesData, GrammarData
 from nmt.data import corpus as corpus_module
 from nmt.data.corpus import Corpus, PairFiles, count_lines, prepare_corpus, read_lines, reference_lines

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keeping import keep
 
+from keeping import keep
 from nmt.config import FilterConfig
 from nmt.data import duplicates
 from nmt.data.duplicates import Near, repeated

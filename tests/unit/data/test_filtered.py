@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kills import killed_at_commit
 
+from kills import killed_at_commit
 from nmt.config import DataConfig, FilterConfig, ModelConfig, TokenizerConfig, TrainConfig
 from nmt.data import encoded, filtered
 from nmt.data.corpus import Corpus, PairFiles

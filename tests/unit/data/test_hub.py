@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kills import killed_at_commit
 
+from kills import killed_at_commit
 from nmt.config import FilePair, FilesData, HubData, TokenizerConfig
 from nmt.data import hub
 from nmt.data.corpus import Corpus, prepare_corpus, read_lines

@@ -12,9 +12,7 @@ import re
 
 import pytest
 import torch
-from tiny import PRESET_MODELS, sentences, source_size, tiny_model
 from torch import Tensor
-from untrained import untrained_run
 
 from nmt.config import SearchConfig
 from nmt.data.batching import make_batch
@@ -24,6 +22,8 @@ from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError
 from nmt.models.base import TranslationModel
+from tiny import PRESET_MODELS, sentences, source_size, tiny_model
+from untrained import untrained_run
 
 pytestmark = pytest.mark.invariant
 

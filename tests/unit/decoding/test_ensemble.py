@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import FAMILIES, sentences, tiny_model
 from torch import Tensor
-from untrained import untrained_run
 
 import nmt as library
 from nmt.config import SearchConfig
@@ -25,6 +23,8 @@ from nmt.decoding.search import Hypothesis, beam_search, sample
 from nmt.decoding.translator import forced_attention
 from nmt.errors import RequestError
 from nmt.models.base import TranslationModel
+from tiny import FAMILIES, sentences, tiny_model
+from untrained import untrained_run
 
 Command = Callable[..., Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from untrained import untrained_run
 
 import probe_copying
 from nmt.decoding.glossary import copied
+from untrained import untrained_run
 
 
 def test_the_probes_are_what_they_say() -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 import torch
-from tiny import FAMILIES, SOURCE_VOCABULARY, sentences, tiny_model
 from torch import Tensor, nn
 
 from nmt.config import SearchConfig
@@ -15,6 +14,7 @@ from nmt.data.batching import make_batch
 from nmt.data.tokenizer import BOS, EOS, PAD, UNKNOWN
 from nmt.decoding.search import Hypothesis, beam_search, sample
 from nmt.models.base import DecoderState, Memory, OutputProjection, TranslationModel
+from tiny import FAMILIES, SOURCE_VOCABULARY, sentences, tiny_model
 
 SOURCES = sentences([4, 1, 6, 3, 8, 2, 5], SOURCE_VOCABULARY)
 SEEDS = [11, 12, 13, 14, 15, 16, 17]

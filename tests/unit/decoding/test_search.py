@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import FAMILIES, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 from torch import Tensor, nn
 
 from nmt.config import SearchConfig
@@ -19,6 +18,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNKNOWN
 from nmt.decoding import search as search_module
 from nmt.decoding.search import Hypothesis, beam_search, build_search, default_max_lengths
 from nmt.models.base import DecoderState, Memory, OutputProjection, TranslationModel
+from tiny import FAMILIES, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 
 VOCABULARY = 7  # three words besides the four special pieces
 PENALTIES = [("none", 1.0), ("average", 1.0), ("average", 0.5), ("gnmt", 0.6), ("gnmt", 2.0)]

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from untrained import untrained_run
 
 from nmt.decoding import sentences
 from nmt.decoding.sentences import as_one, joined, parts_of, sentence_splitter
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError
+from untrained import untrained_run
 
 Command = Callable[..., Any]
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import CONFIGS, tiny_model
 from torch import Tensor
 
 import nmt
@@ -19,6 +18,7 @@ from nmt.decoding.translator import Translator, forced_attention, length_batches
 from nmt.errors import RequestError
 from nmt.models.base import Memory, TranslationModel
 from nmt.training.checkpoint import write_checkpoint
+from tiny import CONFIGS, tiny_model
 
 LINES = ["Le vieux jardin.", "un élève", "la maison de la rivière où un enfant lit une lettre", "x", "ça mange du pain"]
 BLANK_LINES = [

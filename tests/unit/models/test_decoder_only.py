@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from blocks import after, at, attend, before, embed, feed_forward, normalize, shown
-from equations import SOURCES, TARGETS, assert_conforms
-from tiny import BLOCKS, CONFIGS, tiny_model
 from torch import Tensor
 
+from blocks import after, at, attend, before, embed, feed_forward, normalize, shown
+from equations import SOURCES, TARGETS, assert_conforms
 from nmt.config import DecoderOnlyConfig
 from nmt.data.batching import make_batch
 from nmt.data.tokenizer import BOS, EOS
 from nmt.models.decoder_only import DecoderOnly
 from nmt.models.registry import build_model
+from tiny import BLOCKS, CONFIGS, tiny_model
 
 
 @pytest.mark.conformance

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from equations import assert_conforms, softmax, vector, weighted_sum
-from tiny import tiny_model
 from torch import Tensor
 
+from equations import assert_conforms, softmax, vector, weighted_sum
 from nmt.data.tokenizer import BOS, EOS
 from nmt.models.intra_attention import LSTMN, IntraAttention, TapeScore
+from tiny import tiny_model
 
 
 def score(part: TapeScore, x: Tensor, state: Tensor, previous: Tensor) -> Tensor:

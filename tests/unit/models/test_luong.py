@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from equations import assert_conforms, recurrent_layers, softmax, vector, weighted_sum, zero_states
-from tiny import CONFIGS, MODELS, tiny_model
 from torch import Tensor
 
+from equations import assert_conforms, recurrent_layers, softmax, vector, weighted_sum, zero_states
 from nmt.config import LuongConfig
 from nmt.data.tokenizer import BOS
 from nmt.models.luong import Luong, luong_attention
+from tiny import CONFIGS, MODELS, tiny_model
 
 LUONG = [name for name in MODELS if CONFIGS[name].family == "luong"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import BLOCKS, SOURCE_VOCABULARY, coefficients, sentences, tiny_model
 from torch import Tensor, nn
 
 from nmt.configuration import compose
@@ -14,6 +13,7 @@ from nmt.errors import RequestError
 from nmt.models.packing import Blocks, FlexBlocks, Packing
 from nmt.models.transformer import Transformer
 from nmt.training.device import require_kernel
+from tiny import BLOCKS, SOURCE_VOCABULARY, coefficients, sentences, tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 

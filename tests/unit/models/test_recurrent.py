@@ -8,10 +8,9 @@ import math
 
 import pytest
 import torch
-from equations import Reference, assert_conforms, maxima, recurrent_layers, softmax, vector, weighted_sum, zero_states
-from tiny import CONFIGS, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 from torch import Tensor
 
+from equations import Reference, assert_conforms, maxima, recurrent_layers, softmax, vector, weighted_sum, zero_states
 from nmt.config import LuongConfig
 from nmt.data.batching import make_batch
 from nmt.data.tokenizer import BOS
@@ -19,6 +18,7 @@ from nmt.models.base import TranslationModel
 from nmt.models.cells import StackedRecurrence, reverse_within_length
 from nmt.models.luong import Luong
 from nmt.models.registry import build_model
+from tiny import CONFIGS, MODELS, SOURCE_VOCABULARY, sentences, tiny_model
 
 # The equations ---------------------------------------------------------------------------------------------------
 

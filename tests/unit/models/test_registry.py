@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 import torch
-from tiny import FAMILIES, tiny_model
 
 from nmt.config import ModelConfig
 from nmt.configuration import compose
@@ -19,6 +18,7 @@ from nmt.models.luong import Luong
 from nmt.models.recurrent import Bahdanau, Cho, LstmSequenceToSequence
 from nmt.models.registry import build_model
 from nmt.models.transformer import Transformer
+from tiny import FAMILIES, tiny_model
 
 
 def preset(name: str, vocabulary: int) -> TranslationModel:

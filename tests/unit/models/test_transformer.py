@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from blocks import after, at, attend, before, embed, feed_forward, normalize, shown
-from equations import SOURCES, TARGETS, assert_conforms
-from tiny import BLOCKS, CONFIGS, SOURCE_VOCABULARY, sentences, tiny_model
 from torch import Tensor, nn
 
+from blocks import after, at, attend, before, embed, feed_forward, normalize, shown
+from equations import SOURCES, TARGETS, assert_conforms
 from nmt.config import TransformerConfig
 from nmt.data.batching import make_batch
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.models.transformer import Transformer
+from tiny import BLOCKS, CONFIGS, SOURCE_VOCABULARY, sentences, tiny_model
 
 BOTH = pytest.mark.parametrize("norm", ["post", "pre"])
 

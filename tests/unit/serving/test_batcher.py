@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import BROKEN, WAIT, HeldTranslator, held_model
 
 import nmt
 from nmt.config import SearchConfig
@@ -19,6 +18,7 @@ from nmt.errors import RequestError, WorkError
 from nmt.serving.batcher import MOST_LINES, SHARE, Batcher, Busy, TooLong
 from nmt.serving.metrics import Metrics
 from nmt.serving.served import Served
+from serving import BROKEN, WAIT, HeldTranslator, held_model
 
 Found = list[list[Translation]]
 

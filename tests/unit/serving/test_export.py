@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import CONFIGS, WORDS, tiny_model
 from torch import Tensor
 
 from nmt.config import GrammarData, SearchConfig, TokenizerConfig, TrainConfig
@@ -32,6 +31,7 @@ from nmt.serving.conversion import POSITIONS, build_spec
 from nmt.serving.export import export_run, require_exportable, spread
 from nmt.serving.exported import ExportedTranslator, _exponent, load_translator, open_engine
 from nmt.training.checkpoint import write_checkpoint
+from tiny import CONFIGS, WORDS, tiny_model
 
 pytest.importorskip("ctranslate2", reason="the optional package CTranslate2 is not installed")
 

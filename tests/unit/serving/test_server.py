@@ -20,13 +20,12 @@ import pytest
 pytest.importorskip("fastapi", reason="the optional package FastAPI is not installed")
 pytest.importorskip("uvicorn", reason="the optional package uvicorn is not installed")
 
-from serving import WAIT, HeldTranslator, ask, connected, everything, get, held_model, post, serving
-
 from nmt.decoding.translator import TextTranslator
 from nmt.errors import RequestError, WorkError
 from nmt.serving import served, server
 from nmt.serving.protocol import MOST_ALTERNATIVES, Limits
 from nmt.serving.served import Served, open_served, served_names
+from serving import WAIT, HeldTranslator, ask, connected, everything, get, held_model, post, serving
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"

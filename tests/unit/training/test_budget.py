@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import sentences, tiny_model
 
 from nmt.config import TrainConfig
 from nmt.configuration import compose, load_config
@@ -22,6 +21,7 @@ from nmt.training import budget
 from nmt.training.budget import LiveMemory, copies, find_tokens, most_rows, step_memory
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.session import train
+from tiny import sentences, tiny_model
 
 CPU = torch.device("cpu")
 LENGTH = 9

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recording import train
 
 from nmt.training.monitor import Monitor, Sample, read_metrics
+from recording import train
 
 ESCAPES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recording import train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.errors import WorkError
 from nmt.evaluation.alignment import Alignment
 from nmt.training.board import LAYOUT, LENGTHS
 from nmt.training.monitor import Monitor, Sample, budget_progress, flatten, read_metrics
+from recording import train
 
 
 def lines(run_dir: Path) -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import MODELS, tiny_model
 from torch import nn
 
 from nmt.config import OptimizerConfig, ScheduleConfig
 from nmt.training.optim import WeightAverage, build_optimizer, build_schedule
+from tiny import MODELS, tiny_model
 
 NAMES = ["constant", "inverse_sqrt", "linear", "cosine", "halving"]
 

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import runs
 import torch
-from runs import FEW, assert_same_state, records, signal_after
 
+import runs
 from nmt.errors import WorkError
 from nmt.training import trainer
 from nmt.training.checkpoint import BEST, Checkpoint, step_directories
 from nmt.training.interruption import Interrupted
 from nmt.training.trainer import mixed_seed
+from runs import FEW, assert_same_state, records, signal_after
 
 FAMILIES = ["lstm", "cho", "bahdanau", "luong", "intra_attention", "transformer", "decoder_only"]
 Train = Callable[..., Checkpoint]

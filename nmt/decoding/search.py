@@ -220,11 +220,15 @@ def _keep(frontier: _Frontier, state: DecoderState, kept: list[tuple[int, list[C
         rows += [b * width + candidate.parent for candidate in filled]
         pieces += [candidate.piece for candidate in filled]
     device = frontier.last_R.device
-    rows_R = torch.tensor(rows, dtype=torch.long, device=device)
+    history_RT = frontier.history_RT
+    if rows != list(range(len(frontier.last_R))):  # else every row stays where it is, as a greedy search's mostly do
+        rows_R = torch.tensor(rows, dtype=torch.long, device=device)
+        history_RT = history_RT[rows_R]
+        state = state.select(rows_R)  # reorders beams, opens the first step, drops what is done
+    frontier.state = state
     frontier.last_R = torch.tensor(pieces, dtype=torch.long, device=device)
     frontier.total_BN = torch.tensor(totals, dtype=torch.float32, device=device).view(-1, wide)
-    frontier.history_RT = torch.cat((frontier.history_RT[rows_R], frontier.last_R.unsqueeze(1)), dim=1)
-    frontier.state = state.select(rows_R)  # reorders beams, opens the first step, drops what is done
+    frontier.history_RT = torch.cat((history_RT, frontier.last_R.unsqueeze(1)), dim=1)
     sentences = [b for b, _ in kept]
     if frontier.demands:
         progress = [[candidate.progress for candidate in going if candidate.progress] for _, going in kept]

@@ -267,3 +267,19 @@ def test_a_search_can_be_left_between_two_positions(sampling: bool) -> None:
     with pytest.raises(KeyError, match="left"):
         find(ONE, [1])
     assert model.steps == 3
+
+
+def test_a_greedy_search_moves_rows_only_where_a_sentence_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays where it is, is not copied: a cache then goes on writing in place."""
+    chosen: list[list[int]] = []
+    select = LastPiece.select
+
+    def recording(state: LastPiece, index: Tensor) -> LastPiece:
+        chosen.append(index.tolist())
+        return select(state, index)
+
+    monkeypatch.setattr(LastPiece, "select", recording)
+    endless = table_model({BOS: {A: 1.0}, A: {A: 1.0}}, vocabulary=7)
+    found = beam_search(endless, ONE.expand(3, -1), settings(beam_size=1), [5, 2, 5])
+    assert [len(hypothesis.tokens) for [hypothesis] in found] == [5, 2, 5]
+    assert chosen == [[0, 2], []]

@@ -8,6 +8,7 @@ key carries its meaning, which `nmt train --help` prints, and where it is not a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from nmt.data.schema import DataConfig as DataConfig
 from nmt.data.schema import Download as Download
@@ -36,6 +37,9 @@ class ModelConfig:
     dropout: float = key(0.2, "share of activations set to zero in training", at_least=0, below=1)
     tie_embeddings: bool = key(True, "source, target and output embeddings are one matrix (needs a joint tokenizer)")
 
+    tied_widths: ClassVar[tuple[str, str]] = ("embedding_size", "hidden_size")
+    """The keys that must be equal where the matrix is one: widths of an embedding and of what the projection reads."""
+
 
 @dataclass
 class LstmConfig(ModelConfig):
@@ -52,6 +56,8 @@ class LstmConfig(ModelConfig):
 class ChoConfig(ModelConfig):
     """Cho et al. 2014: a gated unit reads the sentence into one vector, which enters every step and maxout readout."""
 
+    tied_widths: ClassVar[tuple[str, str]] = ("embedding_size", "readout_size")
+
     embedding_size: int = key(256, "width of an embedding", at_least=1)
     hidden_size: int = key(256, "width of encoder and decoder state", at_least=1)
     readout_size: int = key(256, "width of the maxout readout, after the maximum over pairs", at_least=1)
@@ -60,6 +66,8 @@ class ChoConfig(ModelConfig):
 @dataclass
 class BahdanauConfig(ModelConfig):
     """Bahdanau et al. 2014: bidirectional GRU encoder, additive attention, gated decoder with maxout readout."""
+
+    tied_widths: ClassVar[tuple[str, str]] = ("embedding_size", "readout_size")
 
     embedding_size: int = key(256, "width of an embedding", at_least=1)
     hidden_size: int = key(256, "width of the decoder state and of either direction of the encoder", at_least=1)
@@ -103,6 +111,8 @@ class IntraAttentionConfig(ModelConfig):
 @dataclass
 class BlockConfig(ModelConfig):
     """What the layers of every Transformer are made of."""
+
+    tied_widths: ClassVar[tuple[str, str]] = ("width", "width")
 
     width: int = key(128, "width of the residual stream (d_model)", at_least=1)
     feed_forward_size: int = key(256, "width of the feed-forward layers (d_ff)", at_least=1)

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import (
-    BahdanauConfig,
     BlockConfig,
-    ChoConfig,
     DecoderOnlyConfig,
     FilesData,
     GrammarData,
-    ModelConfig,
     TrainConfig,
     TransformerConfig,
 )
@@ -105,7 +102,7 @@ def _check_model(config: TrainConfig) -> None:
             "model.tie_embeddings=true: needs tokenizer.joint=true; with a vocabulary for each language "
             "write model.tie_embeddings=false"
         )
-    size, output = _width_before_output(model)
+    size, output = model.tied_widths
     if model.tie_embeddings and getattr(model, size) != getattr(model, output):
         raise RequestError(
             f"model.{size}={getattr(model, size)}: must be equal to model.{output}={getattr(model, output)}, which the "
@@ -140,13 +137,6 @@ def _check_blocks(model: BlockConfig, joint: bool) -> None:
             raise refuse("model.alignment_layer", model.alignment_layer, f"from {-layers} to {layers - 1}")
         if model.alignment_head is not None and model.alignment_head >= model.heads:
             raise refuse("model.alignment_head", model.alignment_head, f"below model.heads={model.heads}")
-
-
-def _width_before_output(model: ModelConfig) -> tuple[str, str]:
-    """The keys of the embeddings' width and of the hidden states' that are projected to the vocabulary."""
-    if isinstance(model, BlockConfig):
-        return "width", "width"
-    return "embedding_size", "readout_size" if isinstance(model, BahdanauConfig | ChoConfig) else "hidden_size"
 
 
 def _check_data(config: TrainConfig) -> None:

@@ -115,7 +115,7 @@ def export_run(
 def require_exportable(model: ModelConfig, search: SearchConfig) -> None:
     """Raises RequestError, naming what can be exported, for a model or a search that CTranslate2 cannot represent."""
     if not isinstance(model, TransformerConfig):
-        why = "CTranslate2 has no recurrent layers"
+        why = "CTranslate2 has the layers of Transformers alone"
         if model.family == "decoder_only":
             why = "it reads the source in both directions, and CTranslate2's decoders see only what comes before"
         raise RequestError(

@@ -155,7 +155,8 @@ def refused(outcome: Any, status: int, words: str) -> None:
 def test_models_that_cannot_be_exported(nmt: Command, lstm_run: Path, trained_run: Path) -> None:
     for run, family in ((lstm_run, "lstm"), (trained_run, "bahdanau")):
         outcome = nmt("export", run)
-        refused(outcome, 2, f"export: model.family={family} cannot be exported: CTranslate2 has no recurrent layers; ")
+        why = "CTranslate2 has the layers of Transformers alone"
+        refused(outcome, 2, f"export: model.family={family} cannot be exported: {why}; ")
         assert "what can is model.family=transformer" in outcome.err
         assert not (run / "ctranslate2").exists()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nmt.config import DEFAULT_EPOCHS, FilePair, FilesData, GrammarData, TrainConfig, TransformerConfig
+from nmt.config import DEFAULT_EPOCHS, FilePair, FilesData, GrammarData, ModelConfig, TrainConfig, TransformerConfig
 from nmt.configuration import check, compose, load_config, save_config
 from nmt.configuration.checks import values_of
 from nmt.configuration.composition import compose_sweep
@@ -52,6 +52,11 @@ def test_every_schema_has_a_preset_and_every_choice_of_a_preset_exists() -> None
         (schema,) = GROUPS[group].values()
         choices = next(key for key in fields_of(schema) if key.path == "name").metadata["choices"]
         assert set(options_of(group)) == set(choices)
+
+
+@pytest.mark.parametrize("schema", MODELS.values(), ids=MODELS.keys())
+def test_the_widths_of_a_tied_matrix_are_keys(schema: type[ModelConfig]) -> None:
+    assert set(schema.tied_widths) <= {key.path for key in fields_of(schema)}
 
 
 def test_transformer_sizes_are_those_of_the_paper() -> None:

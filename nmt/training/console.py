@@ -24,13 +24,13 @@ BAR_COLUMNS = len("100%|") + 5 + len("| ")  # that the bar takes at least, besid
 INDENT = "    "
 SCREEN_LINES = 2  # more than the bar takes: without the number tqdm asks the terminal, and draws nothing if it says 0
 LINE_LIKE_CATEGORIES = {"Cc", "Zl", "Zp", "Cs"}  # control characters, line and paragraph separators, lone surrogates
-TITLES = {"bleu": "BLEU", "chrf": "chrF", "literature_bleu": "literature BLEU", "target_tokens_per_s": "tokens/s"}
+SCORES = {"bleu": "BLEU", "chrf": "chrF", "literature_bleu": "literature BLEU"}
+"""The scores of a test set that a training ends with, and how people write their names."""
+TITLES = {**SCORES, "target_tokens_per_s": "tokens/s"}
 FORMATS = {
+    **dict.fromkeys(SCORES, ".2f"),
     "loss": ".4f",
     "lr": ".3g",
-    "bleu": ".2f",
-    "chrf": ".2f",
-    "literature_bleu": ".2f",
     "target_tokens_per_s": ",.0f",
     "seconds": ".1f",
     "gradient_norm": ".3f",
@@ -100,11 +100,7 @@ class Console:
 
     def result(self, name: str, values: Mapping[str, float | int | None]) -> None:
         """The final scores of one test set."""
-        shown = [
-            describe(metric, values[metric])
-            for metric in ("bleu", "chrf", "literature_bleu")
-            if values.get(metric) is not None
-        ]
+        shown = [describe(metric, values[metric]) for metric in SCORES if values.get(metric) is not None]
         self._line("  ".join([name, *shown]))
 
     def message(self, text: str) -> None:

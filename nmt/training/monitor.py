@@ -20,13 +20,12 @@ from nmt.errors import WorkError
 from nmt.evaluation.alignment import Alignment
 from nmt.files import cause_of, read_regular, write_atomically
 from nmt.training.board import Board
-from nmt.training.console import Console, one_line
+from nmt.training.console import SCORES, Console, one_line
 
 METRICS_FILE = "metrics.jsonl"
 VALIDATION_PREFIX = "valid_"
 
-# What TensorBoard's table of runs has: scores of each test set, their cost, and the settings that they may be due to.
-SCORES = ("bleu", "chrf", "literature_bleu")
+# What TensorBoard's table of runs has besides each test set's scores: their cost, and the settings that they may be due to.
 COST = ("parameters", "tokens", "seconds")
 SORTED_BY = (
     *("model", "tokenizer.model", "tokenizer.vocab_size", "batch.tokens", "loss.", "optimizer", "schedule"),

@@ -25,7 +25,7 @@ from nmt.training.console import SCORES, Console, one_line
 METRICS_FILE = "metrics.jsonl"
 VALIDATION_PREFIX = "valid_"
 
-# What TensorBoard's table of runs has besides each test set's scores: their cost, and the settings that they may be due to.
+# What TensorBoard's table of runs has besides the scores: their cost, and the settings that they may be due to.
 COST = ("parameters", "tokens", "seconds")
 SORTED_BY = (
     *("model", "tokenizer.model", "tokenizer.vocab_size", "batch.tokens", "loss.", "optimizer", "schedule"),

@@ -38,8 +38,11 @@ def build_directory(path: Path | str, build: Callable[[Path], None]) -> None:
         while not path.is_dir():
             unfinished.mkdir(parents=True, exist_ok=True)
             with _lock_of(unfinished) as still_there:
-                # Whoever held the lock may have completed and renamed, or given up and removed it.
-                if still_there:
+                # Whoever held the lock may have completed and renamed, or given up and removed it. Had another completed
+                # it just before the folder was made, it would be a new one, which nobody needs.
+                if still_there and path.is_dir():
+                    shutil.rmtree(unfinished, ignore_errors=True)
+                elif still_there:
                     _build(unfinished, path, build)
 
 

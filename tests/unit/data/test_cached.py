@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nmt.config import GrammarData
 from nmt.data.cached import CHECKSUMS, cached_directory, resumed_directory
 from nmt.data.corpus import prepare_corpus
+from nmt.data.journal import build_directory
 
 pytestmark = pytest.mark.case
 
@@ -52,6 +54,21 @@ def test_a_damaged_folder_is_made_again(
         assert (len(made), reported) == (2, [f"{tmp_path / 'corpus'} is damaged, and is made again"])
     prepared()
     assert len(made) <= 2
+
+
+def test_another_process_may_have_completed_it_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between looking for the folder and having a lock: what the other one made is used, and nothing is left."""
+    make_folder = Path.mkdir
+
+    def completed_meanwhile(folder: Path, *arguments: Any, **options: Any) -> None:
+        make_folder(folder, *arguments, **options)
+        if folder.name == ".corpus.unfinished":
+            make_folder(tmp_path / "corpus")
+            (tmp_path / "corpus" / "theirs").write_text("Un chat.\n")
+
+    monkeypatch.setattr(Path, "mkdir", completed_meanwhile)
+    build_directory(tmp_path / "corpus", lambda folder: (folder / "ours").touch())
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["corpus", "corpus/theirs"]
 
 
 def test_the_grammars_text_is_what_was_generated(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def build_directory(path: Path | str, build: Callable[[Path], None]) -> None:
         while not path.is_dir():
             unfinished.mkdir(parents=True, exist_ok=True)
             with _lock_of(unfinished) as still_there:
-                # Whoever held the lock may have completed and renamed, or given up and removed it. Had another completed
-                # it just before the folder was made, it would be a new one, which nobody needs.
+                # Whoever held the lock may have completed and renamed, or given up and removed it. Or the folder is a
+                # new one, made just after another process had completed its own: then nobody needs it.
                 if still_there and path.is_dir():
                     shutil.rmtree(unfinished, ignore_errors=True)
                 elif still_there:

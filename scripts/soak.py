@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """Kills a training run at random moments, again and again, and holds it against one that was left alone.
 
     .venv/bin/python scripts/soak.py [--kills 50] [--seed 1] [--folder DIR] [OVERRIDES]

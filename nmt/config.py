@@ -282,6 +282,11 @@ class TrainerConfig:
         "several processes (torchrun): each keeps all of weights, averages and optimizer state, or its share of them",
         choices=("none", "full"),
     )
+    compile: bool = key(
+        False,
+        "compile each layer of a Transformer for training: needs a C++ compiler (CPU) or Triton (GPU), takes a while "
+        "before the first steps, and gives the same numbers but for rounding and for the draws of dropout",
+    )
     threads: int | None = key(None, "CPU threads; null: PyTorch's choice", at_least=1, at_most=1024)
     clip_norm: float | None = key(1.0, "greatest gradient norm; null: no clipping", above=0)
     ema_decay: float = key(

@@ -110,6 +110,11 @@ def _check_model(config: TrainConfig) -> None:
         )
     if isinstance(model, BlockConfig):
         _check_blocks(model, config.tokenizer.joint)
+    elif config.trainer.compile:
+        raise RequestError(
+            f"trainer.compile=true: compiles the layers of a Transformer; {model.family} has none, "
+            "transformer and decoder_only have"
+        )
 
 
 def _check_blocks(model: BlockConfig, joint: bool) -> None:

@@ -137,16 +137,22 @@ def _cut(
 class Batch:
     """Pairs as tensors of int64, padded on the right; teacher forcing shifts the target by one.
 
+    P: real positions.
+
     source_BS: source pieces, each with its end mark.
-    source_lengths_B: pieces of each source, with the end mark.
+    source_lengths_B: pieces of each source, with the end mark; it stays on the host, where what depends on the lengths
+        is decided without waiting for a device.
+    source_index_P, target_index_P: where the real pieces are in the flattened (B, S) and (B, T), for the same reason.
     target_input_BT: what the decoder reads: begin mark, then the target without its end mark.
     target_output_BT: what it shall say: the target with its end mark.
     """
 
     source_BS: Tensor
     source_lengths_B: Tensor
+    source_index_P: Tensor
     target_input_BT: Tensor
     target_output_BT: Tensor
+    target_index_P: Tensor
     target_tokens: int
 
     def to(self, device: torch.device | str) -> Batch:
@@ -160,9 +166,11 @@ class Batch:
     def _map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return Batch(
             change(self.source_BS),
-            change(self.source_lengths_B),
+            self.source_lengths_B,
+            change(self.source_index_P),
             change(self.target_input_BT),
             change(self.target_output_BT),
+            change(self.target_index_P),
             self.target_tokens,
         )
 
@@ -183,8 +191,10 @@ def make_batch(
     return Batch(
         source_BS=torch.from_numpy(source_BS),
         source_lengths_B=torch.from_numpy(source_lengths_B),
+        source_index_P=torch.from_numpy(np.flatnonzero(source_BS != PAD)),
         target_input_BT=torch.from_numpy(input_BT),
         target_output_BT=torch.from_numpy(output_BT),
+        target_index_P=torch.from_numpy(np.flatnonzero(output_BT != PAD)),
         target_tokens=int(target_lengths_B.sum()),
     )
 

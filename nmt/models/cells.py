@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from nmt.models.layers import Dropout
 from nmt.models.repeated import Repeated
@@ -73,13 +73,21 @@ class StackedRecurrence(nn.Module):
         kernel = self.KERNELS[cell]
         self.kernel = kernel(input_size, hidden_size, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
-    def encode(self, x_BSE: Tensor, lengths_B: Tensor) -> tuple[Tensor, States]:
-        """States (B, S, H) of the top layer, and all layers' after each sentence's last position."""
+    def encode(self, x_BSE: Tensor, lengths_B: Tensor, host_lengths_B: Tensor) -> tuple[Tensor, States]:
+        """States (B, S, H) of the top layer, and all layers' after each sentence's last position.
+
+        The kernel wants the lengths on the host and the rows in the order of their lengths. PyTorch's functions for
+        that send the order there and back and wait for it, so here host and device find it each by itself.
+        """
         # A sentence of padding only still needs one step: its state is finite and nobody looks at it.
-        packed = pack_padded_sequence(x_BSE, lengths_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-        output, final = self.kernel(packed)
-        states_BSH, _ = pad_packed_sequence(output, batch_first=True, total_length=x_BSE.shape[1])
-        return states_BSH, self._by_layer(final)
+        order_B = lengths_B.clamp(min=1).sort(descending=True).indices
+        sorted_B = host_lengths_B.clamp(min=1).sort(descending=True).values
+        packed = pack_padded_sequence(x_BSE.index_select(0, order_B), sorted_B, batch_first=True)
+        place_B = order_B.argsort()
+        output, final = self.kernel(PackedSequence(packed.data, packed.batch_sizes, order_B, place_B))
+        in_order = PackedSequence(output.data, output.batch_sizes)
+        states_BSH, _ = pad_packed_sequence(in_order, batch_first=True, total_length=x_BSE.shape[1])
+        return states_BSH.index_select(0, place_B), self._by_layer(final)
 
     def sequence(self, x_BTE: Tensor, states: States) -> tuple[Tensor, States]:
         """States (B, T, H) of the top layer from given initial states, and all layers' at the end."""

@@ -25,7 +25,7 @@ from nmt.models.attention import MultiHeadAttention
 from nmt.models.base import DecoderState, Memory
 from nmt.models.cache import KeyValueCache
 from nmt.models.layers import build_final_norm
-from nmt.models.transformer import BlockModel, EncoderLayer, initialize_linear
+from nmt.models.transformer import BlockModel, Layer, initialize_linear
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,26 @@ class DecoderOnlyState(DecoderState):
     position_R: Tensor
 
 
+class PrefixLayer(Layer):
+    """Serves source and target alike: seen are the keys of an earlier part, where there is one, and one's own."""
+
+    def forward(
+        self, x_BTD: Tensor, position_BT: Tensor, mask: Tensor, earlier: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """What leaves the layer, and its own keys and values."""
+        own: list[tuple[Tensor, Tensor]] = []
+
+        def look(x_BTD: Tensor) -> Tensor:
+            query, (keys, values) = self.project(x_BTD, position_BT)
+            own.append((keys, values))
+            if earlier is not None:
+                keys, values = torch.cat((earlier[0], keys), dim=2), torch.cat((earlier[1], values), dim=2)
+            return self.self_attention(query, (keys, values), mask=mask)
+
+        x_BTD = self.around_attention(x_BTD, look)
+        return self.around_feed_forward(x_BTD, self.feed_forward), own[0]
+
+
 class DecoderOnly(BlockModel):
     """A single stack whose every layer serves source and target alike."""
 
@@ -50,25 +70,19 @@ class DecoderOnly(BlockModel):
         super().__init__(config, source_vocabulary, target_vocabulary, config.layers)
         if not self.embeddings.tied:
             raise ValueError("one sequence needs one joint vocabulary and tied embeddings")
-        self.layers = nn.ModuleList(EncoderLayer(config, self.positions) for _ in range(config.layers))
+        self.layers = nn.ModuleList(PrefixLayer(config, self.positions) for _ in range(config.layers))
         self.final_norm = build_final_norm(config)
         initialize_linear(self)
 
     def encode(self, source_BS: Tensor) -> DecoderOnlyMemory:
         mask_BS = source_BS != PAD
         position_1S = torch.arange(source_BS.shape[1], device=source_BS.device).unsqueeze(0)
-        x_BSD = self.embed(self.embeddings.source, source_BS, position_1S)
+        x_BSD = self.embed(self.embeddings.source, source_BS, position_1S, source_BS.shape[1])
         keys: list[tuple[Tensor, Tensor]] = []
         *layers, last = self._stack()
         for layer in layers:
-
-            def look(x_BSD: Tensor, layer: EncoderLayer = layer) -> Tensor:
-                query, found = layer.project(x_BSD, position_1S)
-                keys.append(found)
-                return layer.self_attention(query, found, mask=mask_BS[:, None, None, :])
-
-            x_BSD = layer.around_attention(x_BSD, look)
-            x_BSD = layer.around_feed_forward(x_BSD, layer.feed_forward)
+            x_BSD, found = layer(x_BSD, position_1S, mask_BS[:, None, None, :])
+            keys.append(found)
         # Nobody reads what the last layer would make of the source itself.
         keys.append(last.project_keys(last.around_attention.inner_input(x_BSD), position_1S))
         return DecoderOnlyMemory(mask_BS, tuple(keys))
@@ -87,21 +101,9 @@ class DecoderOnly(BlockModel):
             ),
             dim=-1,
         )
-        x_BTD = self.embed(self.embeddings.source, batch.target_input_BT, position_BT)
-        for layer, (source_keys, source_values) in zip(self._stack(), memory.keys, strict=True):
-
-            def look(
-                x_BTD: Tensor,
-                layer: EncoderLayer = layer,
-                source_keys: Tensor = source_keys,
-                source_values: Tensor = source_values,
-            ) -> Tensor:
-                query, (keys, values) = layer.project(x_BTD, position_BT)
-                everything = (torch.cat((source_keys, keys), dim=2), torch.cat((source_values, values), dim=2))
-                return layer.self_attention(query, everything, mask=mask)
-
-            x_BTD = layer.around_attention(x_BTD, look)
-            x_BTD = layer.around_feed_forward(x_BTD, layer.feed_forward)
+        x_BTD = self.embed(self.embeddings.source, batch.target_input_BT, position_BT, mask.shape[-1])
+        for layer, source in zip(self._stack(), memory.keys, strict=True):
+            x_BTD, _ = layer(x_BTD, position_BT, mask, source)
         return self.final_norm(x_BTD)
 
     def start(self, memory: Memory) -> DecoderOnlyState:
@@ -114,7 +116,8 @@ class DecoderOnly(BlockModel):
         softmax goes to the target so far."""
         assert isinstance(state, DecoderOnlyState) and isinstance(memory, DecoderOnlyMemory)
         position_R1 = state.position_R.unsqueeze(1)
-        x_R1D = self.embed(self.embeddings.source, tokens_R.unsqueeze(1), position_R1)
+        length = memory.mask_BS.shape[1] + state.caches[0].length + 1
+        x_R1D = self.embed(self.embeddings.source, tokens_R.unsqueeze(1), position_R1, length)
         caches: list[KeyValueCache] = []
         weights_RS: Tensor | None = None
         for i, (layer, source) in enumerate(zip(self._stack(), memory.keys, strict=True)):
@@ -130,8 +133,8 @@ class DecoderOnly(BlockModel):
                 weights_RS = weights_RS / weights_RS.sum(dim=-1, keepdim=True).clamp(min=1e-9)
         return self.final_norm(x_R1D).squeeze(1), DecoderOnlyState(tuple(caches), state.position_R + 1), weights_RS
 
-    def _stack(self) -> list[EncoderLayer]:
-        return [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
+    def _stack(self) -> list[PrefixLayer]:
+        return [layer for layer in self.layers if isinstance(layer, PrefixLayer)]
 
 
 def prefix_attention(

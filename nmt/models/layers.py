@@ -29,7 +29,7 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or torch.compiler.is_compiling():  # compiled, the draw is fused with what is around
             return nn.functional.dropout(x, self.p)
         dropped = min(round(self.p * 65_536), 65_535)
         bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
@@ -56,8 +56,8 @@ class NoPositions(nn.Module):
     A way adds something to the embeddings (`embed`), or turns queries and keys (`rotate`), or neither.
     """
 
-    def embed(self, x_BTD: Tensor, position_BT: Tensor) -> Tensor:
-        """Embeddings at positions (B, T) or (1, T), counted from 0."""
+    def embed(self, x_BTD: Tensor, position_BT: Tensor, length: int) -> Tensor:
+        """Embeddings at positions (B, T) or (1, T), counted from 0 and all below `length`, which the host knows."""
         return x_BTD
 
     def rotate(self, x_BHTK: Tensor, position_BT: Tensor) -> Tensor:
@@ -75,10 +75,9 @@ class SinusoidalPositions(NoPositions):
         self.width = width
         self.register_buffer("table_TD", sinusoids(length, width).to(torch.get_default_dtype()), persistent=False)
 
-    def embed(self, x_BTD: Tensor, position_BT: Tensor) -> Tensor:
-        needed = int(position_BT.max()) + 1 if position_BT.numel() else 0
-        if needed > len(self.table_TD):
-            self.table_TD = sinusoids(2 * needed, self.width).to(self.table_TD.device, self.table_TD.dtype)
+    def embed(self, x_BTD: Tensor, position_BT: Tensor, length: int) -> Tensor:
+        if length > len(self.table_TD):
+            self.table_TD = sinusoids(2 * length, self.width).to(self.table_TD.device, self.table_TD.dtype)
         return x_BTD + self.table_TD[position_BT].to(x_BTD.dtype)
 
 
@@ -91,7 +90,7 @@ class LearnedPositions(NoPositions):
         # As large as the sinusoids, next to embeddings of unit variance: smaller ones are drowned by them at first.
         nn.init.normal_(self.table.weight, std=math.sqrt(0.5))
 
-    def embed(self, x_BTD: Tensor, position_BT: Tensor) -> Tensor:
+    def embed(self, x_BTD: Tensor, position_BT: Tensor, length: int) -> Tensor:
         return x_BTD + self.table(position_BT.clamp(max=self.table.num_embeddings - 1))
 
 

@@ -111,18 +111,21 @@ class Luong(TranslationModel):
         initialize(self.encoder, self.decoder, self.attention, self.combine)
 
     def encode(self, source_BS: Tensor) -> LuongMemory:
+        return self._read(source_BS, (source_BS != PAD).sum(dim=1).cpu())
+
+    def _read(self, source_BS: Tensor, host_lengths_B: Tensor) -> LuongMemory:
         mask_BS = source_BS != PAD
         lengths_B = mask_BS.sum(dim=1)
         x_BSE = self.dropout(self.embeddings.source(source_BS))
         if self.reverse_source:
             x_BSE = reverse_within_length(x_BSE, lengths_B)
-        states_BSH, final = self.encoder.encode(x_BSE, lengths_B)
+        states_BSH, final = self.encoder.encode(x_BSE, lengths_B, host_lengths_B)
         if self.reverse_source:  # attention weights then stand in the order of the source text
             states_BSH = reverse_within_length(states_BSH, lengths_B)
         return LuongMemory(mask_BS, states_BSH, self.attention.project_keys(states_BSH), final)
 
     def forward(self, batch: Batch) -> Tensor:
-        memory = self.encode(batch.source_BS)
+        memory = self._read(batch.source_BS, batch.source_lengths_B)
         state = self.start(memory)
         embedded_BTE = self.dropout(self.embeddings.target(batch.target_input_BT))
         if not self.fed_size:

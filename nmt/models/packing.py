@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.data.tokenizer import PAD
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -45,11 +47,10 @@ class Packing:
     width: int
 
     @classmethod
-    def of(cls, real_BT: Tensor) -> Packing:
-        """From True at the real positions."""
-        batch, width = real_BT.shape
-        index_P = real_BT.flatten().nonzero().squeeze(1)
-        offsets = F.pad(real_BT.sum(dim=1).cumsum(dim=0), (1, 0)).int()
+    def of(cls, tokens_BT: Tensor, index_P: Tensor) -> Packing:
+        """Of a batch's tokens and where those that are no padding are."""
+        batch, width = tokens_BT.shape
+        offsets = F.pad((tokens_BT != PAD).sum(dim=1).cumsum(dim=0), (1, 0)).int()
         return cls(index_P, index_P // width, (index_P % width).unsqueeze(0), offsets, batch, width)
 
     def pack(self, x_BT: Tensor) -> Tensor:
@@ -96,9 +97,10 @@ class FlexBlocks(Blocks):
 
         sizes = len(query_sentence_P), len(key_sentence_P)
         self.mask = create_block_mask(sees, None, None, *sizes, device=query_sentence_P.device)
+        self.kernel = _flex_attention(query_sentence_P.device.type)
 
     def attend(self, query_1HQK: Tensor, key_1HSK: Tensor, value_1HSK: Tensor) -> Tensor:
-        return _flex_attention(query_1HQK.device.type)(query_1HQK, key_1HSK, value_1HSK, block_mask=self.mask)
+        return self.kernel(query_1HQK, key_1HSK, value_1HSK, block_mask=self.mask)
 
 
 @functools.cache

@@ -76,15 +76,18 @@ class LstmSequenceToSequence(TranslationModel):
         return False
 
     def encode(self, source_BS: Tensor) -> LstmMemory:
+        return self._read(source_BS, (source_BS != PAD).sum(dim=1).cpu())
+
+    def _read(self, source_BS: Tensor, host_lengths_B: Tensor) -> LstmMemory:
         mask_BS = source_BS != PAD
         lengths_B = mask_BS.sum(dim=1)
         if self.reverse_source:  # section 3.3
             source_BS = reverse_within_length(source_BS, lengths_B)
-        _, states = self.encoder.encode(self.dropout(self.embeddings.source(source_BS)), lengths_B)
+        _, states = self.encoder.encode(self.dropout(self.embeddings.source(source_BS)), lengths_B, host_lengths_B)
         return LstmMemory(mask_BS, states)
 
     def forward(self, batch: Batch) -> Tensor:
-        state = self.start(self.encode(batch.source_BS))
+        state = self.start(self._read(batch.source_BS, batch.source_lengths_B))
         x_BTE = self.dropout(self.embeddings.target(batch.target_input_BT))
         states_BTH, _ = self.decoder.sequence(x_BTE, state.states)
         return self.dropout(states_BTH)

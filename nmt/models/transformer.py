@@ -48,8 +48,11 @@ def build_attention(config: BlockConfig) -> MultiHeadAttention:
     return MultiHeadAttention(config.width, config.heads, config.kv_heads, config.attention_dropout)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each with a residual connection and a norm (section 3.1)."""
+class Layer(nn.Module):
+    """What every layer has: self-attention and feed-forward, each with a residual connection and a norm (section 3.1).
+
+    `forward` is what training runs, a whole sub-graph, so that `nmt.training.compiling` may compile it.
+    """
 
     def __init__(self, config: BlockConfig, positions: NoPositions) -> None:
         super().__init__()
@@ -69,12 +72,16 @@ class EncoderLayer(nn.Module):
         keys, values = self.self_attention.project_keys(x_BTD)
         return self.positions.rotate(keys, position_BT), values
 
+
+class EncoderLayer(Layer):
+    """Every position sees what the mask lets it see."""
+
     def forward(self, x_BSD: Tensor, position_BS: Tensor, mask: Tensor | Blocks) -> Tensor:
         x_BSD = self.around_attention(x_BSD, lambda x: self.self_attention(*self.project(x, position_BS), mask=mask))
         return self.around_feed_forward(x_BSD, self.feed_forward)
 
 
-class DecoderLayer(EncoderLayer):
+class DecoderLayer(Layer):
     """Self-attention over the target so far, attention over the source, feed-forward (section 3.1)."""
 
     def __init__(self, config: BlockConfig, positions: NoPositions) -> None:
@@ -82,7 +89,7 @@ class DecoderLayer(EncoderLayer):
         self.cross_attention = build_attention(config)
         self.around_cross_attention = Residual(config)
 
-    def decode(
+    def forward(
         self,
         x_BTD: Tensor,
         position_BT: Tensor,
@@ -146,9 +153,9 @@ class BlockModel(TranslationModel):
         self.alignment_layer = config.alignment_layer % layers
         self.alignment_head = config.alignment_head
 
-    def embed(self, table: nn.Embedding, tokens_BT: Tensor, position_BT: Tensor) -> Tensor:
-        """√D · E[token] + position (sections 3.4 and 3.5), with dropout (section 5.4)."""
-        return self.dropout(self.positions.embed(table(tokens_BT), position_BT))
+    def embed(self, table: nn.Embedding, tokens_BT: Tensor, position_BT: Tensor, length: int) -> Tensor:
+        """√D · E[token] + position (sections 3.4 and 3.5), with dropout (section 5.4); positions are below `length`."""
+        return self.dropout(self.positions.embed(table(tokens_BT), position_BT, length))
 
     def shown(self, weights_RHS: Tensor) -> Tensor:
         """The weights (R, S) of the head that is to be shown, or the mean of all."""
@@ -170,26 +177,32 @@ class Transformer(BlockModel):
     def encode(self, source_BS: Tensor) -> TransformerMemory:
         mask_BS = source_BS != PAD
         position_1S = torch.arange(source_BS.shape[1], device=source_BS.device).unsqueeze(0)
-        return TransformerMemory(mask_BS, self._read(source_BS, position_1S, mask_BS[:, None, None, :]))
+        x_BSD = self.embed(self.embeddings.source, source_BS, position_1S, source_BS.shape[1])
+        return TransformerMemory(mask_BS, self._read(x_BSD, position_1S, mask_BS[:, None, None, :]))
 
     def forward(self, batch: Batch) -> Tensor:
         if self.blocks is not None:
             return self._packed(batch, self.blocks)
         memory = self.encode(batch.source_BS)
-        position_1T = torch.arange(batch.target_input_BT.shape[1], device=batch.source_BS.device).unsqueeze(0)
-        return self._write(batch.target_input_BT, position_1T, memory.keys, memory.attention_mask)
+        length = batch.target_input_BT.shape[1]
+        position_1T = torch.arange(length, device=batch.source_BS.device).unsqueeze(0)
+        x_BTD = self.embed(self.embeddings.target, batch.target_input_BT, position_1T, length)
+        return self._write(x_BTD, position_1T, memory.keys, memory.attention_mask)
 
     def _packed(self, batch: Batch, blocks: type[Blocks]) -> Tensor:
         """`forward` over the real positions alone; zero at the others."""
-        source, target = (Packing.of(tokens != PAD) for tokens in (batch.source_BS, batch.target_input_BT))
-        keys = self._read(source.pack(batch.source_BS), source.position_1P, blocks(source, source))
+        source = Packing.of(batch.source_BS, batch.source_index_P)
+        target = Packing.of(batch.target_input_BT, batch.target_index_P)
+        tokens_1P = source.pack(batch.source_BS)
+        x_1PD = self.embed(self.embeddings.source, tokens_1P, source.position_1P, source.width)
+        keys = self._read(x_1PD, source.position_1P, blocks(source, source))
         mask, earlier = blocks(target, source), blocks(target, target, causal=True)
         tokens_1P = target.pack(batch.target_input_BT)
-        return target.unpack(self._write(tokens_1P, target.position_1P, keys, mask, earlier))
+        x_1PD = self.embed(self.embeddings.target, tokens_1P, target.position_1P, target.width)
+        return target.unpack(self._write(x_1PD, target.position_1P, keys, mask, earlier))
 
-    def _read(self, source_BS: Tensor, position_BS: Tensor, mask: Tensor | Blocks) -> tuple[tuple[Tensor, Tensor], ...]:
+    def _read(self, x_BSD: Tensor, position_BS: Tensor, mask: Tensor | Blocks) -> tuple[tuple[Tensor, Tensor], ...]:
         """The source's keys and values for each decoder layer."""
-        x_BSD = self.embed(self.embeddings.source, source_BS, position_BS)
         for layer in self.encoder:
             x_BSD = layer(x_BSD, position_BS, mask)
         states_BSD = self.encoder_norm(x_BSD)
@@ -197,16 +210,15 @@ class Transformer(BlockModel):
 
     def _write(
         self,
-        target_BT: Tensor,
+        x_BTD: Tensor,
         position_BT: Tensor,
         source_keys: tuple[tuple[Tensor, Tensor], ...],
         mask: Tensor | Blocks,
         earlier: Blocks | None = None,
     ) -> Tensor:
-        """Hidden states of all target positions; `mask` and `earlier` as in `DecoderLayer.decode`."""
-        x_BTD = self.embed(self.embeddings.target, target_BT, position_BT)
+        """Hidden states of all target positions; `mask` and `earlier` as in `DecoderLayer`."""
         for layer, keys in zip(self._decoder_layers(), source_keys, strict=True):
-            x_BTD = layer.decode(x_BTD, position_BT, keys, mask, earlier)
+            x_BTD = layer(x_BTD, position_BT, keys, mask, earlier)
         return self.decoder_norm(x_BTD)
 
     def start(self, memory: Memory) -> TransformerState:
@@ -217,8 +229,9 @@ class Transformer(BlockModel):
     ) -> tuple[Tensor, TransformerState, Tensor | None]:
         """The weights are those of the config's layer and head: by default, the mean of the last layer's."""
         assert isinstance(state, TransformerState) and isinstance(memory, TransformerMemory)
-        position_11 = torch.full((1, 1), state.caches[0].length, device=tokens_R.device)
-        x_RD = self.embed(self.embeddings.target, tokens_R.unsqueeze(1), position_11).squeeze(1)
+        length = state.caches[0].length
+        position_11 = torch.full((1, 1), length, device=tokens_R.device)
+        x_RD = self.embed(self.embeddings.target, tokens_R.unsqueeze(1), position_11, length + 1).squeeze(1)
         caches: list[KeyValueCache] = []
         weights_RS: Tensor | None = None
         for i, layer in enumerate(self._decoder_layers()):

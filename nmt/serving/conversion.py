@@ -71,7 +71,8 @@ def build_spec(model: Transformer, config: TransformerConfig, tokenizer: Tokeniz
 def position_table(positions: NoPositions, width: int) -> Tensor:
     """What a way of telling order adds to the embeddings at the first `POSITIONS` positions: (POSITIONS, D)."""
     with torch.no_grad():
-        return positions.embed(torch.zeros(1, POSITIONS, width), torch.arange(POSITIONS).unsqueeze(0)).squeeze(0)
+        nothing_1TD, position_1T = torch.zeros(1, POSITIONS, width), torch.arange(POSITIONS).unsqueeze(0)
+        return positions.embed(nothing_1TD, position_1T, POSITIONS).squeeze(0)
 
 
 def _empty_layers(config: TransformerConfig) -> tuple[Any, Any]:

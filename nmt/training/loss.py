@@ -37,20 +37,35 @@ class LossSums:
     """Positions at which the likeliest class is the right one."""
 
 
-def label_smoothed_loss(hidden_BTD: Tensor, output: OutputProjection, targets_BT: Tensor, smoothing: float) -> LossSums:
+def label_smoothed_loss(
+    hidden_BTD: Tensor,
+    output: OutputProjection,
+    targets_BT: Tensor,
+    smoothing: float,
+    index_P: Tensor | None = None,
+) -> LossSums:
     """Σ over positions of (1 - ε)·(-log p(y)) + ε·mean over classes of (-log p) (Szegedy et al. 2016, section 7).
 
     Args:
         hidden_BTD: the model's hidden states; their gradient is zero at padded positions.
         targets_BT: the true ids, PAD where nothing counts.
         smoothing: ε, spread over the C classes that are not padding.
+        index_P: of the positions that count in the flattened (B, T), as a batch has them. Without them they are looked
+            for, and the host waits until the device has found them.
 
     Returns:
         sums, zero for a batch of padding only.
     """
-    counts_BT = targets_BT != PAD
+    targets_X = targets_BT.flatten()
+    if index_P is None:
+        index_P = (targets_X != PAD).nonzero().squeeze(1)
     loss, cross_entropy, correct = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden_BTD[counts_BT], output.weight, output.bias, targets_BT[counts_BT], smoothing, torch.is_grad_enabled()
+        hidden_BTD.flatten(0, 1).index_select(0, index_P),
+        output.weight,
+        output.bias,
+        targets_X.index_select(0, index_P),
+        smoothing,
+        torch.is_grad_enabled(),
     )
     return LossSums(loss, cross_entropy, correct)
 

@@ -90,6 +90,19 @@ def _fast(parameters: Iterable[Tensor]) -> dict[str, bool]:
     return {"fused": all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)}
 
 
+def step_if(optimizer: torch.optim.Optimizer, wanted: Tensor) -> None:
+    """Updates the weights if `wanted`, a boolean on the device. Fused kernels look at it there; for others we wait."""
+    if not optimizer.defaults.get("fused"):
+        if wanted:
+            optimizer.step()
+        return
+    optimizer.found_inf = (~wanted).float()  # type: ignore[attr-defined]  # by which GradScaler tells them
+    try:
+        optimizer.step()
+    finally:
+        del optimizer.found_inf  # type: ignore[attr-defined]
+
+
 class WeightAverage:
     """Exponential moving average of the weights (Polyak & Juditsky 1992), what is validated, saved and used.
 

@@ -29,6 +29,7 @@ from nmt.launch import Launch
 from nmt.models.registry import build_model
 from nmt.training.budget import find_tokens, with_tokens
 from nmt.training.checkpoint import CONFIG, TRAINING, WEIGHTS, Checkpoint, load_weights, step_directories
+from nmt.training.compiling import require_compiler
 from nmt.training.device import choose_device, is_out_of_memory, require_kernel, slow_precision
 from nmt.training.distributed import Processes, joined
 from nmt.training.finetuning import open_parent, parent_facts
@@ -53,6 +54,7 @@ def train(config: TrainConfig) -> float:
     launch = Launch.from_environment()
     device = choose_device(config.trainer.device, launch)
     require_kernel(config, device)
+    require_compiler(config, device)
     with joined(launch, device) as processes, contextlib.ExitStack() as held:
         # Before anything is made: a wrong init_from or data.dir leaves no run behind.
         parent = processes.from_first(lambda: open_parent(config, say))
@@ -259,6 +261,7 @@ FREE_KEYS = (
     "trainer.patience",
     "trainer.device",
     "trainer.sharding",
+    "trainer.compile",
     "trainer.threads",
     "trainer.log_every",
     "trainer.save_every",

@@ -8,7 +8,7 @@ processes run this same loop, each with its share of every step's batches and of
 
 from __future__ import annotations
 
-import math
+import itertools
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,14 +24,17 @@ from nmt.data.mixing import epoch_rows, weights
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import WorkError
 from nmt.models.base import TranslationModel
+from nmt.training.compiling import as_written, compile_layers, compiler_said
 from nmt.training.device import autocast, is_out_of_memory
-from nmt.training.distributed import ALONE, Processes, replicas
+from nmt.training.distributed import ALONE, Piece, Processes, replicas
+from nmt.training.feeding import Feed
 from nmt.training.interruption import Interrupted, Interruption, Stopped
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.monitor import Monitor, budget_progress
-from nmt.training.optim import Averaged, WeightAverage, build_optimizer, build_schedule
+from nmt.training.optim import Averaged, WeightAverage, build_optimizer, build_schedule, step_if
 from nmt.training.store import RunStore
 from nmt.training.validation import Validator
+from nmt.training.window import Outcome, Window
 
 
 @dataclass
@@ -51,51 +54,6 @@ class Progress:
     validations_without_gain: int = 0
     skipped_in_a_row: int = 0
     skipped: int = 0
-
-
-class Window:
-    """Sums over the steps since the last line of metrics; they stay on the device until the line is due.
-
-    After a validation the first line covers fewer steps than the others, and says how many. Steps that were skipped are
-    left out. A window is part of a run's state: the line that follows an interruption is the one that would have been
-    written without it.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(5, device=device)  # loss, cross-entropy, correct, positions, gradient norm
-        self.tokens = self.steps = 0
-        self.began = time.perf_counter()
-
-    def state(self) -> dict[str, Any]:
-        seconds = time.perf_counter() - self.began
-        return {"sums": self.sums.tolist(), "tokens": self.tokens, "steps": self.steps, "seconds": seconds}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` gave."""
-        self.sums.copy_(torch.tensor(state["sums"]))
-        self.tokens, self.steps = state["tokens"], state["steps"]
-        self.began = time.perf_counter() - state["seconds"]
-
-    def add(self, step: Window) -> None:
-        """Takes in what has been summed over one step."""
-        self.sums += step.sums
-        self.tokens += step.tokens
-        self.steps += 1
-
-    def metrics(self, lr: float, skipped: int = 0) -> dict[str, float]:
-        loss, cross_entropy, correct, positions, norm = self.sums.tolist() if self.steps else [math.nan] * 5
-        tokens = max(1, self.tokens)
-        return {
-            "steps": self.steps,
-            "loss": loss / tokens,
-            "perplexity": math.exp(min(cross_entropy / tokens, 100.0)) if self.steps else math.nan,
-            "accuracy": correct / tokens,
-            "gradient_norm": norm / max(1, self.steps),
-            "lr": lr,
-            "target_tokens_per_s": self.tokens / (time.perf_counter() - self.began),
-            "padding_share": 1 - self.tokens / max(1, positions),
-            **({"skipped": skipped} if skipped else {}),
-        }
 
 
 class Trainer:
@@ -122,6 +80,8 @@ class Trainer:
         self.monitor = monitor
         self.device = device
         self.processes = processes
+        if config.trainer.compile:  # before the weights are shared among processes
+            monitor.message(f"compiling {compile_layers(model)} layers: the first steps take longer")
         self.replicas = replicas(model, processes, config.trainer.sharding)
         self.optimizer = build_optimizer(config.optimizer, model)
         self.schedule = build_schedule(config.schedule, config.trainer.max_steps)
@@ -132,8 +92,10 @@ class Trainer:
         self.interruption = Interruption()
         self._signal: int | None = None
         self._saved_step = -1
+        self._open: Outcome | None = None
         self.plan: list[NDArray[np.int64]] = []
         self.epoch_corpus = corpus
+        self.feed = Feed(self._batch, device)
 
     def run(self) -> None:
         """Trains until a budget is used up or patience is lost.
@@ -163,6 +125,7 @@ class Trainer:
                     continue
                 self._tick()
                 if self.progress.step % self.config.trainer.log_every == 0:
+                    self._settle()
                     metrics = self.window.metrics(lr, self.progress.skipped)
                     self.monitor.training(*self._counts(), metrics, *self._budget())
                     self.window = Window(self.device)
@@ -188,12 +151,15 @@ class Trainer:
         with self.replicas.summed_gradients():
             batches = self._next_batches()
             taken.tokens = sum(int(self.epoch_corpus.target.lengths[indices].sum()) for indices in batches)
-            for piece in self.processes.share(batches, self.config.batch.accumulate):
+            pieces = self.processes.share(batches, self.config.batch.accumulate)
+            for piece, following in itertools.zip_longest(pieces, pieces[1:]):
                 if self.interruption.received is not None and self.processes.size == 1:  # several end it together
                     progress.epoch, progress.batch = began
                     raise Stopped
                 torch.manual_seed(mixed_seed(trainer.seed, step, *piece.key))
-                self._accumulate(self._batch(piece.indices), taken)
+                self._accumulate(self.feed.take(piece.indices), taken)
+                if following is not None:
+                    self.feed.prepare(following.indices)
         self.processes.sum([taken.sums])
         norm = self.replicas.whole(
             torch.nn.utils.clip_grad_norm_(
@@ -201,19 +167,32 @@ class Trainer:
             )
         )
         taken.sums[4] = norm
-        if torch.isfinite(taken.sums).all():  # asked once, since asking waits for the device
-            self.optimizer.step()
-            progress.skipped_in_a_row = 0
-            self.window.add(taken)
-        else:
-            with self.processes.together():
-                self._skip(step)
+        outcome = Outcome(step, taken)
+        step_if(self.optimizer, outcome.finite)
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.update(step)
         progress.step = step
         progress.tokens += taken.tokens
+        for piece in self._pieces(progress.batch)[:1]:
+            self.feed.prepare(piece.indices)
+        self._settle()  # the step before this one, for which a GPU that is busy with this one need not be waited for
+        self._open = outcome
+        if not outcome.late:
+            self._settle()
         return lr
+
+    def _settle(self) -> None:
+        """Takes in the last step's sums, or says that it was skipped, unless that has been done."""
+        outcome, self._open = self._open, None
+        if outcome is None:
+            return
+        if outcome.was_finite():
+            self.progress.skipped_in_a_row = 0
+            self.window.add(outcome.taken)
+        else:
+            with self.processes.together():
+                self._skip(outcome.step)
 
     def _accumulate(self, batch: Batch, taken: Window) -> None:
         """Adds a batch's gradient, normalised by the tokens of the whole step, not by those of the batch."""
@@ -222,10 +201,16 @@ class Trainer:
             with autocast(self.config.trainer.precision, self.device):
                 hidden_BTD = self.model(on_device)
             sums = label_smoothed_loss(
-                hidden_BTD, self.model.output, on_device.target_output_BT, self.config.loss.label_smoothing
+                hidden_BTD,
+                self.model.output,
+                on_device.target_output_BT,
+                self.config.loss.label_smoothing,
+                on_device.target_index_P,
             )
             (sums.loss / taken.tokens).backward()
         except (MemoryError, RuntimeError) as error:
+            if self.config.trainer.compile and (said := compiler_said(error)) is not None:
+                raise WorkError(f"trainer.compile=true: a layer cannot be compiled here: {said}") from error
             if not is_out_of_memory(error):
                 raise
             rows, width = batch.target_output_BT.shape
@@ -237,7 +222,7 @@ class Trainer:
         taken.sums[3] += batch.target_output_BT.numel()
 
     def _skip(self, step: int) -> None:
-        """Leaves the weights as they are; gives up after too many such steps in a row."""
+        """Says that the weights are as they were; gives up after too many such steps in a row."""
         progress, limit = self.progress, self.config.trainer.max_skipped_steps
         progress.skipped += 1
         progress.skipped_in_a_row += 1
@@ -259,6 +244,7 @@ class Trainer:
         lengths = (self.epoch_corpus.source.lengths, self.epoch_corpus.target.lengths)
         rows = epoch_rows(self.corpus.groups, weights(config.data), config.trainer.seed, epoch)
         self.plan = plan_batches(*lengths, config.batch.budget, config.trainer.seed, epoch, rows)
+        self.feed = Feed(self._batch, self.device)
         if epoch == 0:
             share = padding_share(self.plan, *lengths)
             self.monitor.message(f"{len(self.plan)} batches an epoch, {share:.1%} padding")
@@ -272,6 +258,11 @@ class Trainer:
         chosen = self.plan[progress.batch : progress.batch + self.config.batch.accumulate]
         progress.batch += len(chosen)
         return chosen
+
+    def _pieces(self, batch: int) -> list[Piece]:
+        """This process's share of the step that begins with that batch of the plan."""
+        accumulate = self.config.batch.accumulate
+        return self.processes.share(self.plan[batch : batch + accumulate], accumulate)
 
     def _batch(self, indices: NDArray[np.int64]) -> Batch:
         source, target = self.epoch_corpus.source, self.epoch_corpus.target
@@ -326,9 +317,10 @@ class Trainer:
 
     def _validate(self) -> None:
         """Validates the averaged weights, records the scores, and saves; interrupted, it is made up for on resuming."""
+        self._settle()
         progress = self.progress
         try:
-            with Averaged(self.average), self.replicas.whole_model():
+            with Averaged(self.average), self.replicas.whole_model(), as_written(self.config):
                 found = self.validator(self.model, self.device, lambda: self.interruption.received is not None)
         except Stopped:
             return
@@ -347,6 +339,7 @@ class Trainer:
         """Saves the state unless that has been done since the last step; a validation always saves."""
         if metrics is None and self._saved_step == self.progress.step:
             return
+        self._settle()
         self._tick()
         self._saved_step = self.progress.step
         with Averaged(self.average):

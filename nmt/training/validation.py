@@ -146,7 +146,8 @@ class Validator:
             batch = make_batch([source[i] for i in places], [target[i] for i in places]).to(device)
             with autocast(self.config.trainer.precision, device):
                 hidden_BTD = model(batch)
-            return label_smoothed_loss(hidden_BTD, model.output, batch.target_output_BT, 0.0).cross_entropy.item()
+            sums = label_smoothed_loss(hidden_BTD, model.output, batch.target_output_BT, 0.0, batch.target_index_P)
+            return sums.cross_entropy.item()
 
         batches = list(length_batches(np.maximum(source.lengths, target.lengths).tolist(), self.config.batch.budget))
         total = sum(self.processes.spread(batches, cross_entropy, should_stop))

@@ -36,12 +36,14 @@ from nmt.errors import RequestError
 from nmt.models.registry import build_model
 from nmt.training import trainer as trainer_module
 from nmt.training.budget import find_tokens, with_tokens
+from nmt.training.compiling import require_compiler
 from nmt.training.device import autocast, choose_device, require_kernel
 from nmt.training.monitor import Monitor
 from nmt.training.session import say
 from nmt.training.store import RunStore
-from nmt.training.trainer import Progress, Trainer, Window, mixed_seed
+from nmt.training.trainer import Progress, Trainer, mixed_seed
 from nmt.training.validation import Validator
+from nmt.training.window import Window
 
 PROFILED_STEPS = 3
 """Few: a step of a recurrent model has ten thousand operators and more, and reading their records takes longer."""
@@ -176,7 +178,11 @@ class UnguardedTrainer(Trainer):
                 hidden_BTD = self.model(batch)
             # As found there, where time by part watches it.
             sums = trainer_module.label_smoothed_loss(  # type: ignore[attr-defined]
-                hidden_BTD, self.model.output, batch.target_output_BT, config.loss.label_smoothing
+                hidden_BTD,
+                self.model.output,
+                batch.target_output_BT,
+                config.loss.label_smoothing,
+                batch.target_index_P,
             )
             (sums.loss / tokens).backward()
         if config.trainer.clip_norm is not None:
@@ -200,6 +206,7 @@ class Workshop:
         """The run that `nmt train` would begin, without run directory, validation and checkpoints."""
         device = choose_device(config.trainer.device)
         require_kernel(config, device)
+        require_compiler(config, device)
         corpus, tokenizer, encoded = self._data(config)
         torch.manual_seed(mixed_seed(config.trainer.seed, 0, 0))
         model = build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)

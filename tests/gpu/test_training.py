@@ -11,7 +11,7 @@ import torch
 from benchmarking.training import Workshop
 from nmt.configuration import compose
 from nmt.configuration.store import options_of
-from nmt.training.trainer import Window
+from nmt.training.window import Window
 
 pytestmark = pytest.mark.gpu
 
@@ -29,6 +29,7 @@ def losses(preset: str, precision: str, tiny: Callable[[str], list[str]], gpu: t
     for _ in range(STEPS):
         subject.trainer.window = Window(gpu)
         lr = subject.trainer._step()
+        subject.trainer._settle()
         found.append(subject.trainer.window.metrics(lr)["loss"])
     assert subject.trainer.progress.skipped == 0, "every gradient was finite"
     assert all(weight.isfinite().all() for weight in subject.trainer.model.parameters())

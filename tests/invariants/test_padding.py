@@ -63,12 +63,18 @@ def test_a_pair_of_padding_only_changes_neither_loss_nor_gradients(name: str) ->
     source_BS, input_BT, output_BT = (
         F.pad(ids, (0, 3, 0, 1), value=PAD) for ids in (batch.source_BS, batch.target_input_BT, batch.target_output_BT)
     )
-    padded = Batch(source_BS, F.pad(batch.source_lengths_B, (0, 1)), input_BT, output_BT, batch.target_tokens)
+    lengths_B = F.pad(batch.source_lengths_B, (0, 1))
+    places = real_places(source_BS), real_places(output_BT)
+    padded = Batch(source_BS, lengths_B, places[0], input_BT, output_BT, places[1], batch.target_tokens)
     assert torch.isfinite(model(padded)).all()
     loss_with, gradients_with = loss_and_gradients(model, padded)
     torch.testing.assert_close(loss_with, loss, rtol=0, atol=1e-9)
     for parameter, gradient in gradients.items():
         torch.testing.assert_close(gradients_with[parameter], gradient, rtol=0, atol=1e-9, msg=parameter)
+
+
+def real_places(ids_BT: torch.Tensor) -> torch.Tensor:
+    return (ids_BT.flatten() != PAD).nonzero().squeeze(1)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
@@ -80,7 +86,7 @@ def test_packed_is_padded_sentence_by_sentence(cell: str, layers: int) -> None:
     lengths = [4, 1, 6, 3]
     stack = StackedRecurrence(cell, 5, 7, layers, 0.0).double()
     x_BSE = torch.randn(4, 6, 5, dtype=torch.float64)
-    packed_BSH, final = stack.encode(x_BSE, torch.tensor(lengths))
+    packed_BSH, final = stack.encode(x_BSE, torch.tensor(lengths), torch.tensor(lengths))
     scalar = torch.zeros((), dtype=torch.float64)
     for row, length in enumerate(lengths):
         alone_1SH, states = stack.kernel(x_BSE[row : row + 1, :length])
@@ -122,6 +128,7 @@ def test_a_source_of_padding_only_is_finite_and_harms_nobody(name: str, dtype: t
     batch = make_batch(SOURCES, TARGETS)
     batch.source_BS[1] = PAD
     batch.source_lengths_B[1] = 0
+    batch.source_index_P = real_places(batch.source_BS)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
         hidden_BTD = model(batch)
     sums = label_smoothed_loss(hidden_BTD, model.output, batch.target_output_BT, 0.1)

@@ -109,6 +109,8 @@ def test_a_batch_by_hand() -> None:
     assert batch.source_lengths_B.tolist() == [3, 1]
     assert batch.target_input_BT.tolist() == [[BOS, 9, PAD, PAD], [BOS, 10, 11, 12]]
     assert batch.target_output_BT.tolist() == [[9, EOS, PAD, PAD], [10, 11, 12, EOS]]
+    assert batch.source_index_P.tolist() == [0, 1, 2, 3]
+    assert batch.target_index_P.tolist() == [0, 1, 4, 5, 6, 7]
     assert batch.target_tokens == 6
     tensors = (batch.source_BS, batch.source_lengths_B, batch.target_input_BT, batch.target_output_BT)
     assert {tensor.dtype for tensor in tensors} == {torch.int64}
@@ -119,9 +121,10 @@ def test_a_batch_moves_as_a_whole() -> None:
     moved = batch.to("meta")
     assert isinstance(moved, Batch)
     assert moved.target_tokens == 2
-    for name in ("source_BS", "source_lengths_B", "target_input_BT", "target_output_BT"):
+    for name in ("source_BS", "source_index_P", "target_input_BT", "target_output_BT", "target_index_P"):
         assert getattr(moved, name).device.type == "meta"
         assert getattr(moved, name).shape == getattr(batch, name).shape
+    assert moved.source_lengths_B is batch.source_lengths_B, "what the host decides by stays there"
 
 
 @pytest.mark.parametrize("sentences", [[], [[]], [[5, EOS], []]])

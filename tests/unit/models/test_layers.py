@@ -134,16 +134,16 @@ def positions_of(places: list[int]) -> torch.Tensor:
 
 def test_the_table_grows_without_changing_what_it_held() -> None:
     positions = SinusoidalPositions(6, length=4)
-    held = positions.embed(torch.zeros(1, 4, 6), positions_of([0, 1, 2, 3]))
-    far = positions.embed(torch.zeros(1, 3, 6), positions_of([100, 101, 102]))
+    held = positions.embed(torch.zeros(1, 4, 6), positions_of([0, 1, 2, 3]), 4)
+    far = positions.embed(torch.zeros(1, 3, 6), positions_of([100, 101, 102]), 103)
     torch.testing.assert_close(far[0], sinusoids(103, 6)[100:].float())
-    assert torch.equal(positions.embed(torch.zeros(1, 4, 6), positions_of([0, 1, 2, 3])), held)
+    assert torch.equal(positions.embed(torch.zeros(1, 4, 6), positions_of([0, 1, 2, 3]), 4), held)
     assert positions.state_dict() == {}  # a checkpoint does not depend on the longest sentence so far
 
 
 def test_beyond_a_learned_table_its_last_entry_serves() -> None:
     positions = LearnedPositions(6, length=3)
-    added = positions.embed(torch.ones(1, 4, 6), positions_of([0, 2, 3, 99]))[0] - 1
+    added = positions.embed(torch.ones(1, 4, 6), positions_of([0, 2, 3, 99]), 100)[0] - 1
     torch.testing.assert_close(added, positions.table.weight[[0, 2, 2, 2]].detach())
 
 

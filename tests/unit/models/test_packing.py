@@ -21,9 +21,13 @@ BATCH = make_batch(sentences([5, 1, 7, 3], SOURCE_VOCABULARY), sentences([4, 6, 
 REAL_BT = BATCH.target_input_BT != PAD
 
 
+def packing_of(real_BT: Tensor) -> Packing:
+    return Packing.of(real_BT.long(), real_BT.flatten().nonzero().squeeze(1))
+
+
 def test_a_row_of_real_positions_and_back() -> None:
     tokens_BT = torch.tensor([[7, 8, 0], [9, 0, 0], [4, 5, 6]])
-    packing = Packing.of(tokens_BT != PAD)
+    packing = packing_of(tokens_BT != PAD)
     assert packing.pack(tokens_BT).tolist() == [[7, 8, 9, 4, 5, 6]]
     assert packing.sentence_P.tolist() == [0, 0, 1, 2, 2, 2]
     assert packing.position_1P.tolist() == [[0, 1, 0, 0, 1, 2]]
@@ -34,7 +38,7 @@ def test_a_row_of_real_positions_and_back() -> None:
 
 def test_who_sees_whom() -> None:
     """Two sentences of 2 and 1 pieces look at two of 1 and 3, and back at themselves."""
-    target, source = (Packing.of(torch.arange(3) < torch.tensor(lengths)[:, None]) for lengths in ([2, 1], [1, 3]))
+    target, source = (packing_of(torch.arange(3) < torch.tensor(lengths)[:, None]) for lengths in ([2, 1], [1, 3]))
     assert Blocks(target, source).mask_QS.int().tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 1]]
     assert Blocks(target, target, causal=True).mask_QS.int().tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
 

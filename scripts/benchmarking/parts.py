@@ -78,8 +78,10 @@ BACKWARD = "autograd::engine::evaluate_function"
 def time_by_part(work: Callable[[], object], device: torch.device) -> dict[str, float]:
     """Seconds of each part in a piece of work, the longest first; on a GPU, those in which the GPU was busy with it."""
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
-    with _ranges(), profile(activities=activities) as recorded:
-        work()
+    with _ranges():
+        work()  # not recorded: with these methods, layers that are compiled are compiled anew
+        with profile(activities=activities) as recorded:
+            work()
     return add_up(recorded.events(), device.type == "cuda")
 
 

@@ -14,6 +14,7 @@ S source positions, T target positions, W words.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -119,8 +120,8 @@ def overlaps(surfaces: Sequence[str | None], text: str) -> NDArray[np.float64] |
     tokens = words(plain)
     if len(tokens) != len(words(text)):
         return None
-    found = re.fullmatch(_pattern(surfaces), marked)
-    if found is None:
+    spans = _spans(surfaces, marked)
+    if spans is None:
         return None
     owner = np.full(len(marked), -1)  # which word each character belongs to
     end = 0
@@ -129,10 +130,19 @@ def overlaps(surfaces: Sequence[str | None], text: str) -> NDArray[np.float64] |
         owner[end : begin + len(token)] = number
         end = begin + len(token)
     counts = np.zeros((len(tokens), len(surfaces)))
-    for piece in range(len(surfaces)):
-        begin, stop = found.span(piece + 1)
+    for piece, (begin, stop) in enumerate(spans):
         np.add.at(counts[:, piece], owner[begin:stop][owner[begin:stop] >= 0], 1)
     return counts
+
+
+def _spans(surfaces: Sequence[str | None], text: str) -> list[tuple[int, int]] | None:
+    """Where each piece stands in the text; None where the pieces do not spell it."""
+    known = [surface for surface in surfaces if surface is not None]
+    if len(known) == len(surfaces):  # nearly always; compiling a pattern of so many groups takes longer than all else
+        stops = list(itertools.accumulate(map(len, known)))
+        return list(zip([0, *stops], stops, strict=False)) if "".join(known) == text else None
+    found = re.fullmatch(_pattern(surfaces), text)
+    return [found.span(piece + 1) for piece in range(len(surfaces))] if found else None
 
 
 def _pattern(surfaces: Sequence[str | None]) -> str:

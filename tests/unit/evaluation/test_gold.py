@@ -48,6 +48,7 @@ def test_an_unknown_piece_is_what_its_neighbours_leave() -> None:
 
 def test_pieces_that_spell_another_text_are_told() -> None:
     assert overlaps(["▁le", "▁chat"], "le chien") is None
+    assert overlaps(["▁le", None, "s"], "le chien") is None
 
 
 def test_weights_are_split_over_source_words_and_averaged_over_target_pieces() -> None:

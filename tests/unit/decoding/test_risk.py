@@ -114,19 +114,22 @@ def test_the_answer_is_the_best_of_what_sampling_and_search_find(
 ) -> None:
     """Also of an ensemble: the very samples that sampling gives, by sacreBLEU's own function."""
     ours = translator(tokenizer, *names)
-    search = dataclasses.replace(SEARCH, mbr_beam=beam, n_best=2)
-    draws = ours.n_best(LINES, dataclasses.replace(SEARCH, mbr_samples=0, sampling=True, n_best=12))
+    search = dataclasses.replace(SEARCH, mbr_beam=beam, n_best=12, temperature=0.5)
+    draws = ours.n_best(LINES, dataclasses.replace(search, mbr_samples=0, mbr_beam=False, sampling=True))
     beams = ours.n_best(LINES, dataclasses.replace(SEARCH, mbr_samples=0, n_best=3))
-    for line, drawn, searched, found in zip(LINES, draws, beams, ours.n_best(LINES, search), strict=True):
+    of_beams = set()
+    for drawn, searched, found in zip(draws, beams, ours.n_best(LINES, search), strict=True):
         references = [each.text for each in drawn]
         candidates = {*references, *(each.text for each in searched if beam)}
         expected = sorted(
             (sum(sentence_chrf(text, [each]).score for each in references) / 12 for text in candidates), reverse=True
         )
-        assert [each.score for each in found] == pytest.approx(expected[:2], abs=1e-9), line
+        assert [each.score for each in found] == pytest.approx(expected[:12], abs=1e-9)
         assert {each.text for each in found} <= candidates
-        if not beam:
-            assert all((each.text, each.tokens) in [(one.text, one.tokens) for one in drawn] for each in found)
+        for each in found:
+            assert (each.text, each.tokens) in [(one.text, one.tokens) for one in (*drawn, *searched)]
+        of_beams |= {each.text for each in found} - {*references}
+    assert bool(of_beams) == beam
 
 
 @pytest.mark.invariant
@@ -168,6 +171,13 @@ def test_blank_lines_stay_blank_and_alignments_are_the_answers(tokenizer: Tokeni
 def test_what_does_not_go_is_refused(tokenizer: Tokenizer, changes: dict[str, Any], says: str) -> None:
     with pytest.raises(RequestError, match=f"^{says}"):
         translator(tokenizer).n_best(LINES, dataclasses.replace(SEARCH, **changes))
+
+
+def test_more_results_than_samples_take_more_samples() -> None:
+    """What a request of `nmt serve` for alternatives does; the beam is another matter."""
+    assert SEARCH.for_results(15) == dataclasses.replace(SEARCH, n_best=15, mbr_samples=15)
+    assert SEARCH.for_results(2) == dataclasses.replace(SEARCH, n_best=2)
+    assert SearchConfig(beam_size=2).for_results(4) == SearchConfig(beam_size=4, n_best=4)
 
 
 def test_constraints_are_refused_by_the_setting_that_does_not_go_with_them(tokenizer: Tokenizer) -> None:

@@ -14,7 +14,7 @@ from nmt.config import SearchConfig
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.constraints import Constraints
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.risk import expected_chrf, ranked
+from nmt.decoding.risk import Found, expected_chrf, least_risk, ranked
 from nmt.decoding.search import Hypothesis
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError
@@ -104,6 +104,21 @@ def test_hypotheses_of_a_search_are_candidates_and_no_references() -> None:
         sum(sentence_chrf("un chat", [text]).score for text in ("un chat noir", "un chat gris")) / 2
     )
     assert found["xyz"] == 0
+
+
+def test_all_hypotheses_of_the_beam_compete() -> None:
+    """The three of the beam beside the samples, matched by their sentence, whatever the order of the batches."""
+    searched = {0: ["aaaa", "aaab", "aabb"], 1: ["xxxx", "xxxy", "xxyy"]}
+    drawn = {0: ["aabc"], 1: ["xxyz"]}
+
+    def find(search: SearchConfig) -> Found:
+        found, places = (drawn, [0, 1]) if search.sampling else (searched, [1, 0])
+        for place in places:
+            yield [place], [[hypothesis(text) for text in found[place]][: search.n_best]]
+
+    search = SearchConfig(beam_size=3, n_best=9, mbr_samples=9, mbr_beam=True)
+    found = {places[0]: {decode(each.tokens) for each in best} for places, [best] in least_risk(find, search, decode)}
+    assert found == {place: {*searched[place], *drawn[place]} for place in (0, 1)}
 
 
 @pytest.mark.invariant

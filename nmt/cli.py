@@ -262,6 +262,12 @@ def _score(parser: Parser) -> None:
     parser.add_argument("--set", metavar="NAME", help="test set; else all of the run's test sets")
     parser.add_argument("--hypotheses", metavar="FILE", type=options.path, help="translations, one a line")
     parser.add_argument("--references", metavar="FILE", type=options.path, help="reference translations, one a line")
+    parser.add_argument(
+        "--comet",
+        metavar="MODEL",
+        help="also COMET: a checkpoint (FILE.ckpt), or a name such as Unbabel/wmt22-comet-da (needs comet-score)",
+    )
+    parser.add_argument("--sources", metavar="FILE", type=options.path, help="with --comet: what was translated")
 
 
 def _compare(parser: Parser) -> None:

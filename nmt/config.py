@@ -7,7 +7,7 @@ key carries its meaning, which `nmt train --help` prints, and where it is not a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from nmt.data.schema import DataConfig as DataConfig
@@ -313,7 +313,7 @@ class SearchConfig:
     """How the test sets are translated, and the defaults of `nmt translate`."""
 
     beam_size: int = key(5, "hypotheses kept; 1 is greedy search", at_least=1, at_most=MOST_HYPOTHESES)
-    n_best: int = key(1, "hypotheses returned; at most beam_size", at_least=1)
+    n_best: int = key(1, "hypotheses returned; at most beam_size, or mbr_samples", at_least=1)
     length_penalty: str = key(
         "average",
         "what a log-probability is divided by: nothing, length^alpha, or ((5 + length) / 6)^alpha",
@@ -326,8 +326,38 @@ class SearchConfig:
     sampling: bool = key(False, "draw from the model instead of searching")
     temperature: float = key(1.0, "sampling: divides the logits", above=0)
     top_k: int = key(0, "sampling: only the k likeliest pieces; 0: all", at_least=0)
+    epsilon: float = key(
+        0.0,
+        "sampling: only pieces to which the model gives at least this probability, and the likeliest; 0: all",
+        at_least=0,
+        below=1,
+    )
     seed: int = key(1, "sampling: seed", at_least=0)
+    mbr_samples: int = key(
+        0,
+        "minimum Bayes risk: draw so many translations, choose the one most like all of them by chrF; 0: do not",
+        at_least=0,
+        at_most=MOST_HYPOTHESES,
+    )
+    mbr_beam: bool = key(False, "mbr_samples: what a beam search finds may be chosen as well")
     batch_tokens: int = key(4_096, "most source tokens of a batch, times hypotheses", at_least=1)
+
+    @property
+    def chance(self) -> str:
+        """The setting by which results depend on `seed` and the line's number; empty where a search finds them."""
+        if self.mbr_samples:
+            return f"search.mbr_samples={self.mbr_samples}"
+        return "search.sampling=true" if self.sampling else ""
+
+    def without_chance(self) -> SearchConfig:
+        """The same as a beam search."""
+        return replace(self, sampling=False, mbr_samples=0, mbr_beam=False)
+
+    def for_results(self, count: int) -> SearchConfig:
+        """The same for so many results, with more hypotheses or candidates where it takes more."""
+        if self.mbr_samples:
+            return replace(self, n_best=count, mbr_samples=max(self.mbr_samples, count))
+        return replace(self, n_best=count, beam_size=max(self.beam_size, count))
 
 
 @dataclass

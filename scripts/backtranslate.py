@@ -92,7 +92,7 @@ def main(argv: Sequence[str]) -> int:
     given = _options(argv)
     translator = Translator.load(given.reverse)
     search = dataclasses.replace(
-        translator.search,
+        translator.search.without_chance(),
         beam_size=given.beam_size or translator.search.beam_size,
         n_best=1,
         sampling=given.sampling,

@@ -12,18 +12,19 @@ from typing import Any
 
 from nmt.commands.translating import translate as translate
 from nmt.configuration import compose
-from nmt.data.corpus import prepare_corpus
+from nmt.data.corpus import prepare_corpus, reference_lines
 from nmt.data.filtered import filter_corpus
 from nmt.data.overview import overview
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import plot_alignment, require_picture
 from nmt.evaluation.card import write_card_or_warn
+from nmt.evaluation.comet import Comet
 from nmt.evaluation.compare import compare_runs
 from nmt.evaluation.lengths import LIMITS
-from nmt.evaluation.metrics import score_files
+from nmt.evaluation.metrics import check_counts, score_files
 from nmt.evaluation.report import JSON_FILE, PAGE_FILE, as_record, as_text, write_report
-from nmt.evaluation.scoring import score_sets
+from nmt.evaluation.scoring import add_comet, score_sets
 from nmt.files import require_writable
 from nmt.serving.export import export_run
 from nmt.serving.exported import load_translator
@@ -46,18 +47,12 @@ def data(arguments: Namespace) -> None:
 
 def score(arguments: Namespace) -> None:
     """`nmt score`: a run on its test sets, or any two files."""
-    files = (arguments.hypotheses, arguments.references)
+    comet = Comet.find(arguments.comet) if arguments.comet is not None else None
+    files = (arguments.hypotheses, arguments.references, arguments.sources)
     if arguments.run is None:
-        if None in files:
-            raise RequestError("score: give a RUN, or both --hypotheses and --references")
-        if arguments.set is not None:
-            raise RequestError("score: --set is a RUN's; two files are scored without it")
-        found = score_files(arguments.hypotheses, arguments.references)
-        print(f"BLEU {found.bleu:.2f}  {found.bleu_signature}\nchrF {found.chrf:.2f}  {found.chrf_signature}")
-        for warning in found.statistics.warnings:
-            say(f"warning: {warning}")
+        _score_files(arguments, comet)
         return
-    if files != (None, None):
+    if files != (None, None, None):
         raise RequestError("score: give a RUN, or --hypotheses and --references, not both")
     translator = Translator.load(arguments.run)
     assert translator.config is not None
@@ -66,25 +61,52 @@ def score(arguments: Namespace) -> None:
     if not names:
         raise RequestError("score: the data of this run has no test set")
     results = score_sets(translator, corpus, names, arguments.run, say)
+    if comet:
+        results = add_comet(comet, corpus, names, arguments.run, say)
     print(format_results(results, names))
     if translator.config.run.report:
         write_card_or_warn(arguments.run, corpus, say)
 
 
+def _score_files(arguments: Namespace, comet: Comet | None) -> None:
+    """Prints the scores of any two files, and warnings."""
+    files = (arguments.hypotheses, arguments.references)
+    if None in files:
+        raise RequestError("score: give a RUN, or both --hypotheses and --references")
+    if arguments.set is not None:
+        raise RequestError("score: --set is a RUN's; two files are scored without it")
+    if (comet is None) != (arguments.sources is None):
+        raise RequestError("score: two files are scored with both --comet and --sources, or with neither")
+    found = score_files(arguments.hypotheses, arguments.references)
+    sources = reference_lines(arguments.sources) if comet else []
+    if comet:
+        check_counts(found.statistics.sentences, len(sources), str(arguments.hypotheses), str(arguments.sources))
+    print(f"BLEU {found.bleu:.2f}  {found.bleu_signature}\nchrF {found.chrf:.2f}  {found.chrf_signature}")
+    for warning in found.statistics.warnings:
+        say(f"warning: {warning}")
+    if comet:
+        print(f"COMET {comet.score(sources, *map(reference_lines, files)):.4f}  {comet.model}")
+
+
 def format_results(results: dict[str, Any], names: Sequence[str]) -> str:
     """A line for each set, then the signatures, which are the same for all."""
+    first = results["sets"][names[0]]
     lines = [f"{'set':24}{'sentences':>10}{'BLEU':>8}{'chrF':>8}{'literature BLEU':>17}{'tokens/s':>10}"]
+    lines[0] += f"{'COMET':>8}" if "comet" in first else ""
     for name in names:
         entry = results["sets"][name]
         literature = "" if entry["literature_bleu"] is None else f"{entry['literature_bleu']:.2f}"
+        comet = f"{entry['comet']:8.4f}" if "comet" in entry else ""
         lines.append(
             f"{name:24}{entry['sentences']:10}{entry['bleu']:8.2f}{entry['chrf']:8.2f}{literature:>17}"
             f"{entry['target_tokens_per_s']:10.0f}"
+            f"{comet}"
         )
-    first = results["sets"][names[0]]
     lines += [f"BLEU  {first['bleu_signature']}", f"chrF  {first['chrf_signature']}"]
     if first["literature_signature"]:
         lines.append(f"literature BLEU  {first['literature_signature']}")
+    if "comet" in first:
+        lines.append(f"COMET  {first['comet_model']}")
     return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from nmt.commands.constraining import Constraining
 from nmt.commands.reading import input_chunks
 from nmt.config import SearchConfig
+from nmt.configuration import changed_search, check_search
 from nmt.decoding.sentences import as_one, joined, parts_of, sentence_splitter
 from nmt.decoding.translator import TextTranslator, Translation
 from nmt.errors import RequestError, WorkError
@@ -34,7 +35,7 @@ def translate(arguments: Namespace) -> None:
     for path in filter(None, (arguments.output, arguments.alignments)):
         require_writable(path)
     translator = _load(arguments.runs)
-    search = _search_settings(translator.search, arguments.beam_size, arguments.n_best)
+    search = _search_settings(translator.search, arguments)
     wanted = bool(arguments.alignments) or (arguments.json and translator.attends)
     constraining = Constraining.read(arguments)
     split = sentence_splitter(translator.source_language) if arguments.split else as_one
@@ -134,13 +135,20 @@ def _same_file(left: Path, right: Path) -> bool:
     return os.path.realpath(left) == os.path.realpath(right)
 
 
-def _search_settings(search: SearchConfig, beam_size: int | None, n_best: int | None) -> SearchConfig:
-    """The run's settings with the command's; asking for n hypotheses alone widens the beam where it must."""
-    count = n_best if n_best is not None else search.n_best
-    if beam_size is not None and count > beam_size:
-        raise RequestError(f"translate: --n-best {count} is more than --beam-size {beam_size}")
-    width = beam_size if beam_size is not None else max(search.beam_size, count)
-    return dataclasses.replace(search, beam_size=width, n_best=count)
+def _search_settings(search: SearchConfig, options: Namespace) -> SearchConfig:
+    """The run's settings with the command's; asking for n hypotheses alone widens the search where it must."""
+    search = changed_search(search, options.search or ())
+    if options.mbr is not None:
+        search = dataclasses.replace(search, mbr_samples=options.mbr, sampling=False)
+    if options.beam_size is not None:
+        search = dataclasses.replace(search, beam_size=options.beam_size)
+    count = options.n_best if options.n_best is not None else search.n_best
+    name, given = ("--mbr", options.mbr) if search.mbr_samples else ("--beam-size", options.beam_size)
+    if given is not None and count > given:
+        raise RequestError(f"translate: --n-best {count} is more than {name} {given}")
+    search = search.for_results(count)
+    check_search(search)
+    return search
 
 
 def _as_json(found: Sequence[Translation]) -> str:

@@ -5,8 +5,8 @@ The vocabulary is in `nmt.config`; nothing here imports PyTorch, so that a mista
 
 from __future__ import annotations
 
-from nmt.configuration.checks import check
+from nmt.configuration.checks import check, check_search
 from nmt.configuration.composition import compose
-from nmt.configuration.saved import load_config, read_search, save_config
+from nmt.configuration.saved import changed_search, load_config, read_search, save_config
 
-__all__ = ["check", "compose", "load_config", "read_search", "save_config"]
+__all__ = ["changed_search", "check", "check_search", "compose", "load_config", "read_search", "save_config"]

@@ -14,6 +14,7 @@ from nmt.config import (
     DecoderOnlyConfig,
     FilesData,
     GrammarData,
+    SearchConfig,
     TrainConfig,
     TransformerConfig,
 )
@@ -51,8 +52,9 @@ def refuse(path: str, value: Any, allowed: str) -> RequestError:
 def check(config: TrainConfig) -> None:
     """Raise RequestError for the first key that is out of bounds or at odds with another one."""
     check_values(config)
-    for check_part in (_check_names, _check_model, _check_data, _check_batch, _check_schedule, _check_search):
+    for check_part in (_check_names, _check_model, _check_data, _check_batch, _check_schedule):
         check_part(config)
+    check_search(config.search)
 
 
 def check_values(node: Any, prefix: str = "") -> None:
@@ -196,7 +198,17 @@ def _check_schedule(config: TrainConfig) -> None:
         raise refuse("schedule.warmup", schedule.warmup, f"below {name}={total}, where the schedule ends")
 
 
-def _check_search(config: TrainConfig) -> None:
-    search = config.search
-    if search.n_best > search.beam_size and not search.sampling:
-        raise refuse("search.n_best", search.n_best, f"at most search.beam_size={search.beam_size}")
+def check_search(search: SearchConfig) -> None:
+    """Raise RequestError for search settings that are out of bounds or at odds with each other."""
+    check_values(search, "search.")
+    if search.mbr_samples and search.sampling:
+        raise RequestError(
+            f"{search.chance}: draws its candidates itself and chooses among them; it needs search.sampling=false"
+        )
+    if search.mbr_beam and not search.mbr_samples:
+        raise RequestError("search.mbr_beam=true: adds to the candidates of search.mbr_samples, which is 0")
+    if search.sampling:
+        return
+    limit = "mbr_samples" if search.mbr_samples else "beam_size"
+    if search.n_best > getattr(search, limit):
+        raise refuse("search.n_best", search.n_best, f"at most search.{limit}={getattr(search, limit)}")

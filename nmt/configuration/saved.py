@@ -12,13 +12,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
 
 from nmt.config import SearchConfig, TrainConfig
-from nmt.configuration.checks import check, check_values, refuse, shown
+from nmt.configuration.checks import check, check_search, check_values, refuse, shown
 from nmt.configuration.schema import DATA, MODELS, Key, fields_of
 from nmt.errors import RequestError
 from nmt.files import read_regular, write_atomically
@@ -67,10 +68,29 @@ def read_search(content: Any, path: Path) -> SearchConfig:
     """
     try:
         search = cast(SearchConfig, _section(SearchConfig, content, "search"))
-        check_values(search, "search.")
+        check_search(search)
     except RequestError as error:
         raise RequestError(f"{path}: {error}") from None
     return search
+
+
+def changed_search(search: SearchConfig, changes: Sequence[str]) -> SearchConfig:
+    """Search settings with some of them changed, each as KEY=VALUE, in which `search.` may stand before the key.
+
+    Raises RequestError, naming the key and what it allows; how the settings go together is not checked.
+    """
+    content = dataclasses.asdict(search)
+    for text in changes:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise RequestError(f"{text}: a search setting is KEY=VALUE, as in temperature=0.5")
+        try:
+            content[name.removeprefix("search.")] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            content[name.removeprefix("search.")] = value  # which no key takes, and the message repeats
+    changed = cast(SearchConfig, _section(SearchConfig, content, "search"))
+    check_values(changed, "search.")
+    return changed
 
 
 def _section(schema: type, content: Any, path: str) -> Any:

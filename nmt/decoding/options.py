@@ -30,6 +30,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--n-best", metavar="N", type=options.hypotheses, help="hypotheses printed for each line; at most beam size"
     )
     parser.add_argument(
+        "--mbr",
+        metavar="N",
+        type=options.hypotheses,
+        help="minimum Bayes risk: draw N translations, print the one most like all of them by chrF; see also --search",
+    )
+    parser.add_argument(
+        "--search",
+        metavar="KEY=VALUE",
+        action="append",
+        help="another value for a search setting of the run, such as epsilon=0.02 or seed=2; may be repeated",
+    )
+    parser.add_argument(
         "--split", action="store_true", help="translate a line of several sentences sentence by sentence (needs pysbd)"
     )
     prefix = parser.add_mutually_exclusive_group()

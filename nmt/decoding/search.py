@@ -16,6 +16,7 @@ Shapes: B sentences with open hypotheses, N hypotheses of each, R = B·N rows, V
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,7 +42,8 @@ class Hypothesis:
     tokens: list[int]
     log_probability: float
     score: float
-    """The log-probability over the length penalty (end mark included): what hypotheses are ranked by."""
+    """What hypotheses are ranked by: the log-probability over the length penalty (end mark included), or in
+    minimum-Bayes-risk decoding the expected utility."""
     written: tuple[Place, ...] = ()
     """Where the phrases are that it had to contain."""
 
@@ -298,7 +300,7 @@ def sample(
     max_lengths: list[int] | None = None,
     between_steps: Callable[[], None] = go_on,
 ) -> list[list[Hypothesis]]:
-    """n_best translations of each sentence, drawn from the model at the config's temperature and top_k.
+    """n_best translations of each sentence, drawn from the model at the config's temperature, top_k and epsilon.
 
     Each sentence has its own generator, seeded with its entry of `seeds`, so a draw does not depend on the batch.
     The draw takes the greatest of log-probability plus Gumbel noise (Gumbel 1954), which needs no renormalising.
@@ -326,6 +328,9 @@ def sample(
         )
         # Measured from the likeliest, which then stays finite at any temperature.
         scaled_RV = (permitted_RV - permitted_RV.amax(dim=1, keepdim=True)) / config.temperature
+        if config.epsilon:  # Hewitt et al. 2022, section 4; the likeliest piece, at 0, stays
+            unlikely_RV = (permitted_RV < math.log(config.epsilon)) & (scaled_RV < 0)
+            scaled_RV = scaled_RV.masked_fill(unlikely_RV, -torch.inf)
         if config.top_k:
             least_R1 = scaled_RV.topk(min(config.top_k, scaled_RV.shape[1]), dim=1).values[:, -1:]
             scaled_RV = scaled_RV.masked_fill(scaled_RV < least_R1, -torch.inf)

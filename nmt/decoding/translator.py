@@ -7,6 +7,7 @@ their own order. A blank line comes back blank, and the model is not asked: trai
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config import MOST_HYPOTHESES, SearchConfig, TrainConfig
-from nmt.configuration import load_config
+from nmt.config import SearchConfig, TrainConfig
+from nmt.configuration import check_search, load_config
 from nmt.data.batching import padded
 from nmt.data.corpus import clean_line
 from nmt.data.filter import is_blank
 from nmt.data.tokenizer import BOS, EOS, Tokenizer
 from nmt.decoding.constraints import Constraints, TokenConstraints, WordEdges, encode_constraints
+from nmt.decoding.risk import least_risk
 from nmt.decoding.search import Hypothesis, beam_search, build_search, go_on, max_length
 from nmt.errors import RequestError, WorkError
 from nmt.evaluation.alignment import Alignment
@@ -39,7 +41,7 @@ class Translation:
 
     text: str
     score: float
-    """Log-probability over the length penalty; 0 for a blank line."""
+    """Log-probability over the length penalty; of minimum-Bayes-risk decoding expected chrF; 0 for a blank line."""
     tokens: list[str]
     """Pieces of the translation, without the end mark."""
     alignment: Alignment | None = None
@@ -130,12 +132,12 @@ class TextTranslator:
             constraints: what the translations of each text must contain; of a blank one, nothing.
 
         Raises:
-            RequestError: a beam that is too wide, n_best above beam_size, a model without attention asked for
+            RequestError: search settings that are out of bounds or at odds, a model without attention asked for
                 alignments, constraints of samples or of an export, or a text that is no Unicode.
             WorkError: out of memory.
         """
         settings = search or self.search
-        _check(settings)
+        check_search(settings)
         if alignments and not self.attends:
             raise RequestError("this model has no attention: there is no alignment to show")
         if isinstance(texts, str):
@@ -170,8 +172,8 @@ class TextTranslator:
         encoded = [encode_constraints(each, self.tokenizer, self._word_edges) for each in constraints]
         if not any(encoded):
             return None
-        if search.sampling:
-            raise RequestError("search.sampling=true: what is drawn cannot be made to contain given words")
+        if search.chance:
+            raise RequestError(f"{search.chance}: what is drawn cannot be made to contain given words")
         return encoded
 
     @cached_property
@@ -262,6 +264,7 @@ class Translator(TextTranslator):
         """Translates encoded sources batch by batch, long ones first; those with constraints come after those without.
 
         Args:
+            search: where it has `mbr_samples`, the results are those of least risk, and their scores expected chrF.
             numbers: what a sampled translation's seed is made of, besides `search.seed`; by default the position.
             constraints: what each translation must contain.
 
@@ -271,6 +274,10 @@ class Translator(TextTranslator):
         Raises:
             WorkError: out of memory.
         """
+        if search.mbr_samples:
+            find_all = functools.partial(self.search_ids, sources, numbers=numbers)
+            yield from least_risk(find_all, search, self.tokenizer.decode)
+            return
         find = build_search(self.model, search, self.between_steps)
         tokens = search.batch_tokens // search.beam_size
         demands = constraints if constraints is not None else [None] * len(sources)
@@ -361,13 +368,6 @@ def _batches(
     for group, share in ((plain, tokens), (bound, tokens // banks)):
         for places in length_batches([len(sources[i]) for i in group], share):
             yield [group[place] for place in places]
-
-
-def _check(search: SearchConfig) -> None:
-    if not 1 <= search.beam_size <= MOST_HYPOTHESES:
-        raise RequestError(f"beam_size={search.beam_size}: must be from 1 to {MOST_HYPOTHESES}")
-    if search.n_best > search.beam_size and not search.sampling:
-        raise RequestError(f"n_best={search.n_best} is more than beam_size={search.beam_size} hypotheses")
 
 
 def _mixed(seed: int, number: int) -> int:

@@ -176,6 +176,9 @@ def _alignments(translator: Translator, test: TestSet) -> dict[int, Alignment]:
 
 def _in_words(translator: Translator) -> str:
     search = translator.search
+    if search.mbr_samples:
+        beam = f" and beam {search.beam_size}" if search.mbr_beam else ""
+        return f"minimum Bayes risk, {search.mbr_samples} samples{beam}, seed {search.seed}"
     if search.sampling:
         return f"sampling, seed {search.seed}"
     if search.beam_size == 1:

@@ -29,6 +29,9 @@ LIBRARIES = ("nmt", "torch", "sentencepiece")
 TRAINING_ALONE = ("feed_forward_dropout", "attention_kernel")
 """Keys of a model of no effect here, and unknown to runs from before there were such keys."""
 
+LATER = ("epsilon", "mbr_samples", "mbr_beam")
+"""Keys of a search of no effect where they are 0 or false, and unknown to runs from before there were such keys."""
+
 
 def translation_key(translator: Translator, sources: Sequence[str]) -> str:
     """SHA-256 of all that the translations of these sources depend on; "" for weights that are not a checkpoint's."""
@@ -42,7 +45,9 @@ def translation_key(translator: Translator, sources: Sequence[str]) -> str:
         "model": model,
         "tokenizer": translator.tokenizer.identity,
         "sources": list(sources),
-        "search": dataclasses.asdict(translator.search),
+        "search": {
+            name: value for name, value in dataclasses.asdict(translator.search).items() if value or name not in LATER
+        },
         "versions": {library: version(library) for library in LIBRARIES},
         "device": translator.device.type,
     }

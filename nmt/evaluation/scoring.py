@@ -11,9 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nmt.data.corpus import Corpus, PairFiles, Report
+from nmt.data.corpus import Corpus, PairFiles, Report, reference_lines
 from nmt.decoding.translator import Translator
 from nmt.errors import RequestError, WorkError
+from nmt.evaluation.comet import Comet
 from nmt.evaluation.metrics import corpus_scores
 from nmt.evaluation.reuse import KEY, translation_key
 from nmt.files import cause_of, read_regular, require_writable, write_atomically
@@ -57,6 +58,23 @@ def score_sets(
             report(f"{name}: {warning}")
         _write(results, run)  # of each set when it is there: an interruption costs no more than one
     if not names:
+        _write(results, run)
+    return results
+
+
+def add_comet(comet: Comet, corpus: Corpus, names: Sequence[str], run: Path, report: Report) -> dict[str, Any]:
+    """Scores what `score_sets` has just kept by COMET as well; returns the contents of results.json with it.
+
+    Raises:
+        WorkError: as `Comet.score`; the sets before have their scores by then.
+    """
+    results = read_results(run)
+    for name in names:
+        report(f"scoring {name} with {comet.model}")
+        entry, files = results["sets"][name], corpus.test[name]
+        hypotheses = reference_lines(run / "hypotheses" / f"{name}.txt")
+        entry["comet"] = comet.score(files.sources(), hypotheses, files.references())
+        entry["comet_model"] = comet.model
         _write(results, run)
     return results
 

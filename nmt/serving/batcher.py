@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-import dataclasses
 import itertools
 import threading
 import time
@@ -158,8 +157,7 @@ class Batcher:
         for number, size in enumerate(sizes, 1):
             if size > self.most_pieces:
                 raise TooLong(number, size)
-        own = model.translator.search
-        search = dataclasses.replace(own, beam_size=max(own.beam_size, hypotheses), n_best=hypotheses)
+        search = model.translator.search.for_results(hypotheses)
         loop = asyncio.get_running_loop()
         request = Request(model, search, alignments, [[]] * len(texts), len(texts), loop, loop.create_future())
         with self._changed:
@@ -175,7 +173,7 @@ class Batcher:
     def _add(self, request: Request, texts: Sequence[str], sizes: Sequence[int]) -> None:
         for index, (text, size) in enumerate(zip(texts, sizes, strict=True)):
             # A sampled translation is a function of its line's number in the request: nobody else's may be before it.
-            similar: object = id(request) if request.search.sampling else size.bit_length()
+            similar: object = id(request) if request.search.chance else size.bit_length()
             kind = (request.model.name, request.search.n_best, request.alignments, similar)
             line = Line(request, index, text, kind, self._batches + index // SHARE, next(self._arrivals))
             bisect.insort(self._waiting, line, key=attrgetter("order"))

@@ -122,10 +122,10 @@ def require_exportable(model: ModelConfig, search: SearchConfig) -> None:
             f"export: model.family={model.family} cannot be exported: {why}; what can is model.family=transformer "
             "(the presets model=transformer…), whatever its norm, normalization, activation, positions and heads"
         )
-    if search.sampling:
+    if search.chance:
         raise RequestError(
-            "export: search.sampling=true cannot be exported: CTranslate2 has no seed for each sentence; "
-            "set it to false in the run's config.yaml"
+            f"export: {search.chance} cannot be exported: CTranslate2 has no seed for each sentence; "
+            f"set it to {'0' if search.mbr_samples else 'false'} in the run's config.yaml"
         )
 
 

@@ -137,8 +137,8 @@ class ExportedTranslator(TextTranslator):
             raise RequestError(
                 "an exported model cannot be made to write given words; the run that it was made from can"
             )
-        if search.sampling:
-            raise RequestError("search.sampling=true: an exported model searches; it cannot sample")
+        if search.chance:
+            raise RequestError(f"{search.chance}: an exported model searches; it cannot sample")
         for i, source in enumerate(sources):
             if self.positions is not None and len(source) > self.positions:
                 number = i if numbers is None else numbers[i]

@@ -83,9 +83,8 @@ class Validator:
                 raise WorkError(
                     "the loss in validation is not finite: training has diverged; lower optimizer.lr in another run.dir"
                 )
-            search = dataclasses.replace(
-                self.config.search, beam_size=self.config.validation.beam_size, n_best=1, sampling=False
-            )
+            beam_size = self.config.validation.beam_size
+            search = dataclasses.replace(self.config.search.without_chance(), beam_size=beam_size, n_best=1)
             translator = Translator(model, self.tokenizer, search, device)
             hypotheses = self._translate(translator, should_stop)
             translator.between_steps = go_on  # what is left is short, and the first process's alone

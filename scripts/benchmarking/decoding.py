@@ -40,7 +40,7 @@ class Setting:
 
     def translate(self, texts: Sequence[str]) -> int:
         """Translates the texts; the number of pieces that came out, end marks included."""
-        search = dataclasses.replace(self.translator.search, batch_tokens=self.batch_tokens, sampling=False)
+        search = dataclasses.replace(self.translator.search.without_chance(), batch_tokens=self.batch_tokens)
         found = self.translator.translate(texts, self.beam_size, search=search)
         return sum(len(translation.tokens) + 1 for translation in found)
 

@@ -175,6 +175,41 @@ MISTAKES: dict[str, tuple[Callable[[Place], Iterable[str | Path]], int, str]] = 
         2,
         "--n-best 3 is more than --beam-size 2",
     ),
+    "candidates below n-best": (
+        lambda place: place.translate("--text", "a", "--mbr", "2", "--n-best", "3"),
+        2,
+        "--n-best 3 is more than --mbr 2",
+    ),
+    "no candidates": (
+        lambda place: place.translate("--text", "a", "--mbr", "0"),
+        2,
+        "--mbr: invalid whole number from 1 to 1000 value: '0'",
+    ),
+    "search setting out of bounds": (
+        lambda place: place.translate("--text", "a", "--search", "mbr_samples=-1"),
+        2,
+        "search.mbr_samples=-1: must be a whole number, at least 0 and at most 1000",
+    ),
+    "search setting of another type": (
+        lambda place: place.translate("--text", "a", "--search", "epsilon=[a, {"),
+        2,
+        "search.epsilon=[a, {: must be a number, at least 0 and below 1",
+    ),
+    "search setting misspelt": (
+        lambda place: place.translate("--text", "a", "--search", "search.mbr_sample=3"),
+        2,
+        "search.mbr_sample: this version of nmt has no such key (nearest: search.mbr_samples)",
+    ),
+    "search setting without a value": (
+        lambda place: place.translate("--text", "a", "--search", "sampling"),
+        2,
+        "sampling: a search setting is KEY=VALUE",
+    ),
+    "candidates of a search without samples": (
+        lambda place: place.translate("--text", "a", "--search", "mbr_beam=true"),
+        2,
+        "search.mbr_beam=true: adds to the candidates of search.mbr_samples, which is 0",
+    ),
     "one file for two things": (
         lambda place: place.translate("--text", "a", "--output", "x", "--alignments", "x"),
         2,

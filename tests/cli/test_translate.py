@@ -299,6 +299,26 @@ def test_beam_size(nmt: Command, trained_run: Path, translator: Translator) -> N
         assert found.split("\n")[:-1] == [t.text for t in translator.translate(texts, beam_size=beam_size)]
 
 
+def test_minimum_bayes_risk(nmt: Command, trained_run: Path, translator: Translator) -> None:
+    """The same from the command as from Python; n-best lists and scores are of expected chrF; other seeds, others."""
+    options = ("--mbr", "6", "--search", "temperature=2", "--search", "search.seed=3", "--n-best", "3")
+    stdin = as_lines([*SENTENCES, ""])
+    plain = nmt("translate", trained_run, *options, stdin=stdin).out.split("\n")[:-1]
+    records = [
+        json.loads(line) for line in nmt("translate", trained_run, *options, "--json", stdin=stdin).out.splitlines()
+    ]
+    search = dataclasses.replace(translator.search, mbr_samples=6, n_best=3, temperature=2.0, seed=3)
+    expected = translator.n_best([*SENTENCES, ""], search)
+    assert plain == ["\t".join(each.text for each in found) for found in expected]
+    assert max(map(len, expected)) > 1
+    for record, found in zip(records, expected, strict=True):
+        scores = [each["score"] for each in record.get("n_best", [record])]
+        assert scores == pytest.approx([each.score for each in found])
+        assert all(0 <= score <= 100 for score in scores)
+    other = nmt("translate", trained_run, *options, "--search", "seed=4", stdin=stdin).out.split("\n")[:-1]
+    assert other != plain
+
+
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_n_best_and_json_say_the_same(count: int, nmt: Command, trained_run: Path, translator: Translator) -> None:
     """Eight hypotheses widen the beam of five."""

@@ -176,6 +176,9 @@ SEARCHES = st.builds(
     sampling=st.booleans(),
     temperature=st.floats(0, 1e9, exclude_min=True),
     top_k=st.integers(0, 400),
+    epsilon=st.floats(0, 1, exclude_max=True),
+    mbr_samples=st.sampled_from([0, 0, 1, 5]),
+    mbr_beam=st.booleans(),
     seed=st.integers(0),
     batch_tokens=st.integers(1, 99),
 )
@@ -187,7 +190,9 @@ def test_any_search_that_is_allowed_finds_something_within_its_limits(
     translator: Translator, search: SearchConfig
 ) -> None:
     texts = ["le vieux jardin", "", "x", "la maison de la rivière"]
-    if search.n_best > search.beam_size and not search.sampling:
+    limit = search.mbr_samples or search.beam_size
+    at_odds = search.sampling if search.mbr_samples else search.mbr_beam
+    if at_odds or (search.n_best > limit and not search.sampling):
         with pytest.raises(RequestError):
             translator.n_best(texts, search)
         return

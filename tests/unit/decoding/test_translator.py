@@ -166,7 +166,9 @@ def test_more_results_than_hypotheses_are_refused_before_any_work(tokenizer: Tok
 @pytest.mark.parametrize("beam_size", [-1, 0, 1001])
 def test_a_beam_out_of_bounds_is_refused_before_any_work(beam_size: int, tokenizer: Tokenizer) -> None:
     silent = Translator(Silent(), tokenizer, SEARCH, torch.device("cpu"))
-    with pytest.raises(RequestError, match=f"beam_size={beam_size}: must be from 1 to 1000"):
+    with pytest.raises(
+        RequestError, match=f"search.beam_size={beam_size}: must be a whole number, at least 1 and at most 1000"
+    ):
         silent.translate(["x"], beam_size=beam_size)
 
 

@@ -277,7 +277,9 @@ def test_what_cannot_be_searched_is_refused(tokenizer: Tokenizer, tmp_path: Path
     theirs = exported(translator(tokenizer, "transformer-pre"), tmp_path)
     with pytest.raises(RequestError, match=r"search\.sampling=true"):
         theirs.n_best(LINES, dataclasses.replace(SEARCH, sampling=True))
-    with pytest.raises(RequestError, match="n_best=4 is more than beam_size=3"):
+    with pytest.raises(RequestError, match=r"search\.mbr_samples=4: an exported model searches"):
+        theirs.n_best(LINES, dataclasses.replace(SEARCH, mbr_samples=4))
+    with pytest.raises(RequestError, match=r"search\.n_best=4: must be at most search\.beam_size=3"):
         theirs.n_best(LINES, dataclasses.replace(SEARCH, beam_size=3))
 
 
@@ -291,6 +293,8 @@ def test_transformers_can_be_exported_and_others_are_told_what_can(name: str) ->
         require_exportable(config, SEARCH)
         with pytest.raises(RequestError, match=r"search\.sampling=true"):
             require_exportable(config, dataclasses.replace(SEARCH, sampling=True))
+        with pytest.raises(RequestError, match=r"search\.mbr_samples=8 .* set it to 0"):
+            require_exportable(config, dataclasses.replace(SEARCH, mbr_samples=8))
         return
     with pytest.raises(RequestError, match=rf"model\.family={config.family} cannot .* model\.family=transformer "):
         require_exportable(config, SEARCH)

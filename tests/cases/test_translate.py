@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -120,8 +119,12 @@ def test_no_memory_for_a_line_names_what_to_lower(
 
 def test_an_error_that_is_none_of_memory_is_not_taken_for_it(made: Callable[..., Translator]) -> None:
     translator = made("luong-general-fed-in_order", ENDS)
-    translator.search = dataclasses.replace(translator.search, length_penalty="unknown")
-    with pytest.raises(ValueError, match="unknown length penalty"):
+
+    def fail() -> None:
+        raise RuntimeError("of another kind")
+
+    translator.between_steps = fail
+    with pytest.raises(RuntimeError, match="of another kind"):
         translator.translate(["x"])
 
 

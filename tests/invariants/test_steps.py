@@ -96,8 +96,12 @@ class FromScratch(TranslationModel):
         assert isinstance(state, Written) and isinstance(memory, Reread)
         pieces_RT = torch.cat((state.pieces_RT, tokens_R.unsqueeze(1)), dim=1)
         source_RS = memory.source_BS.repeat_interleave(len(tokens_R) // len(memory.source_BS), dim=0)
-        lengths_R = (source_RS != PAD).sum(dim=1)
-        hidden_RTD = self.model(Batch(source_RS, lengths_R, pieces_RT, pieces_RT, pieces_RT.numel()))
+        real_RS = source_RS != PAD
+        source_index_P, target_index_P = real_RS.flatten().nonzero().squeeze(1), torch.arange(pieces_RT.numel())
+        batch = Batch(
+            source_RS, real_RS.sum(dim=1), source_index_P, pieces_RT, pieces_RT, target_index_P, pieces_RT.numel()
+        )
+        hidden_RTD = self.model(batch)
         return hidden_RTD[:, -1], Written(pieces_RT), None
 
 

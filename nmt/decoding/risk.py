@@ -65,10 +65,11 @@ def ranked(
         drawn: samples: candidates, and what they are compared with.
         searched: further candidates.
     """
-    counts = Counter(decode(each.tokens) for each in drawn)
+    candidates = [*drawn, *searched]
+    texts = [decode(each.tokens) for each in candidates]
+    counts = Counter(texts[: len(drawn)])
     best: dict[str, Hypothesis] = {}
-    for each in (*drawn, *searched):
-        text = decode(each.tokens)
+    for text, each in zip(texts, candidates, strict=True):
         if text not in best or each.score > best[text].score:
             best[text] = each
     utilities = expected_chrf(list(best), [counts[text] for text in best])

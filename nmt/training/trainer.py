@@ -151,7 +151,7 @@ class Trainer:
         with self.replicas.summed_gradients():
             batches = self._next_batches()
             taken.tokens = sum(int(self.epoch_corpus.target.lengths[indices].sum()) for indices in batches)
-            pieces = self.processes.share(batches, self.config.batch.accumulate)
+            pieces = self._pieces(batches)
             for piece, following in itertools.zip_longest(pieces, pieces[1:]):
                 if self.interruption.received is not None and self.processes.size == 1:  # several end it together
                     progress.epoch, progress.batch = began
@@ -174,7 +174,7 @@ class Trainer:
             self.average.update(step)
         progress.step = step
         progress.tokens += taken.tokens
-        for piece in self._pieces(progress.batch)[:1]:
+        for piece in self._pieces(self._planned())[:1]:
             self.feed.prepare(piece.indices)
         self._settle()  # the step before this one, for which a GPU that is busy with this one need not be waited for
         self._open = outcome
@@ -255,14 +255,17 @@ class Trainer:
         if progress.batch >= len(self.plan):
             progress.epoch, progress.batch = progress.epoch + 1, 0
             self._plan_epoch()
-        chosen = self.plan[progress.batch : progress.batch + self.config.batch.accumulate]
+        chosen = self._planned()
         progress.batch += len(chosen)
         return chosen
 
-    def _pieces(self, batch: int) -> list[Piece]:
-        """This process's share of the step that begins with that batch of the plan."""
-        accumulate = self.config.batch.accumulate
-        return self.processes.share(self.plan[batch : batch + accumulate], accumulate)
+    def _planned(self) -> list[NDArray[np.int64]]:
+        """The batches of the coming step; none at the end of an epoch."""
+        return self.plan[self.progress.batch : self.progress.batch + self.config.batch.accumulate]
+
+    def _pieces(self, batches: list[NDArray[np.int64]]) -> list[Piece]:
+        """This process's share of a step of these batches."""
+        return self.processes.share(batches, self.config.batch.accumulate)
 
     def _batch(self, indices: NDArray[np.int64]) -> Batch:
         source, target = self.epoch_corpus.source, self.epoch_corpus.target
